@@ -1,0 +1,3 @@
+//! codex-relay.
+
+pub mod wire;

@@ -1,0 +1,1 @@
+//! The whole test suite, one binary.
