@@ -106,11 +106,11 @@ impl FrameHead {
             return Parsed::Incomplete;
         };
         let (length, after_length) = match second & 0x7F {
-            126 => match bytes.get(2..4).and_then(|raw| raw.try_into().ok()) {
+            LENGTH_IS_16_BITS => match bytes.get(2..4).and_then(|raw| raw.try_into().ok()) {
                 Some(raw) => (u64::from(u16::from_be_bytes(raw)), 4),
                 None => return Parsed::Incomplete,
             },
-            127 => match bytes.get(2..10).and_then(|raw| raw.try_into().ok()) {
+            LENGTH_IS_64_BITS => match bytes.get(2..10).and_then(|raw| raw.try_into().ok()) {
                 Some(raw) => (u64::from_be_bytes(raw), 10),
                 None => return Parsed::Incomplete,
             },
@@ -148,13 +148,13 @@ impl FrameHead {
         out.push(fin | self.reserved & 0x70 | self.opcode.bits());
         let masked = if self.mask.is_some() { 0x80 } else { 0 };
         match (u8::try_from(self.length), u16::try_from(self.length)) {
-            (Ok(short), _) if short < 126 => out.push(masked | short),
+            (Ok(short), _) if short < LENGTH_IS_16_BITS => out.push(masked | short),
             (_, Ok(medium)) => {
-                out.push(masked | 126);
+                out.push(masked | LENGTH_IS_16_BITS);
                 out.extend_from_slice(&medium.to_be_bytes());
             }
             _ => {
-                out.push(masked | 127);
+                out.push(masked | LENGTH_IS_64_BITS);
                 out.extend_from_slice(&self.length.to_be_bytes());
             }
         }
@@ -183,6 +183,12 @@ pub fn apply_mask(payload: &mut [u8], key: [u8; 4], offset: usize) {
         *byte ^= key;
     }
 }
+
+/// The 7-bit length that announces a 16-bit one behind it.
+const LENGTH_IS_16_BITS: u8 = 0x7E;
+
+/// The 7-bit length that announces a 64-bit one behind it.
+const LENGTH_IS_64_BITS: u8 = 0x7F;
 
 #[cfg(test)]
 mod tests {
@@ -222,7 +228,11 @@ mod tests {
     fn masking_is_independent_of_where_the_payload_is_cut() {
         let plain: Vec<u8> = (0..100).collect();
         let key = [0x11, 0x22, 0x33, 0x44];
-        let whole: Vec<u8> = plain.iter().enumerate().map(|(i, b)| b ^ key[i % 4]).collect();
+        let whole: Vec<u8> = plain
+            .iter()
+            .enumerate()
+            .map(|(i, b)| b ^ key[i % 4])
+            .collect();
         for cut in 0..plain.len() {
             let mut pieces = plain.clone();
             let (head, tail) = pieces.split_at_mut(cut);
