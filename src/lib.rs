@@ -1,3 +1,4 @@
 //! codex-relay.
 
+pub mod base;
 pub mod wire;

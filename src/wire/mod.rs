@@ -1,3 +1,11 @@
 //! Floor 1: bytes into ranges and ranges into bytes, the same for any message.
 
+pub mod compress;
+pub mod edit;
+pub mod envelope;
 pub mod frames;
+pub mod headers;
+pub mod lines;
+pub mod literal;
+pub mod redact;
+pub mod scan;

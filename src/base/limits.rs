@@ -1,0 +1,101 @@
+//! Every bound that faces outside, with its unit and its reason.
+
+use std::time::Duration;
+
+// ── context ─────────────────────────────────────────────────────────────────────────────────────
+
+/// The prepared context of one turn. / Larger ones are refused, never cut: cutting would hide
+/// instructions that the user relies on.
+pub const MAX_CONTEXT_BYTES: usize = 262_144;
+
+/// One workspace file, read. / A log that was renamed to SOUL.md must not fill the memory.
+pub const MAX_FILE_BYTES: usize = 2 * 1024 * 1024;
+
+/// One workspace file, in Unicode scalar values after the cut.
+pub const FILE_BUDGET_CHARS: usize = 20_000;
+
+/// USER.md, in Unicode scalar values after the cut.
+pub const USER_BUDGET_CHARS: usize = 4_000;
+
+/// All workspace files together, in Unicode scalar values.
+pub const TOTAL_BUDGET_CHARS: usize = 150_000;
+
+/// Reading the workspace for one turn. / A dead network mount must end in words, not in silence.
+pub const CONTEXT_DEADLINE: Duration = Duration::from_secs(10);
+
+// ── model requests ──────────────────────────────────────────────────────────────────────────────
+
+/// A request body: on the wire, inflated, and after injection. / Twice what image-heavy threads
+/// are known to reach.
+pub const MAX_BODY_BYTES: usize = 33_554_432;
+
+/// A WebSocket message, summed over its fragments, in either direction.
+pub const MAX_MESSAGE_BYTES: usize = 33_554_432;
+
+/// The metadata string of a request. / It names a turn; a megabyte is already absurd.
+pub const MAX_METADATA_BYTES: usize = 1_048_576;
+
+/// The head of an HTTP request from codex. / Room for a metadata header of its full size, whose
+/// characters may be escaped.
+pub const MAX_HEAD_BYTES: usize = 2 * 1024 * 1024;
+
+/// Header lines of one message.
+pub const MAX_HEADERS: usize = 256;
+
+/// Nesting of JSON containers. / Deeper bodies are not known; a scanner must not take a stack's
+/// worth of memory for a line of brackets.
+pub const MAX_JSON_DEPTH: usize = 1024;
+
+/// Connections of codex at once. / One per thread and some for HTTP; a flood must not take every
+/// descriptor.
+pub const MAX_CONNECTIONS: usize = 1024;
+
+/// Sending the head of a request. / A peer that sends one byte a second must not hold a place.
+pub const HEAD_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Name resolution, TCP and TLS to the upstream.
+pub const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Throwing away the rest of a refused body. / Codex needs milliseconds on loopback.
+pub const DRAIN_DEADLINE: Duration = Duration::from_secs(30);
+
+/// Idle pooled connections to one upstream host.
+pub const MAX_IDLE_UPSTREAM: usize = 32;
+
+/// How long a pooled connection is kept. / Below the idle time-outs of common front ends.
+pub const IDLE_UPSTREAM: Duration = Duration::from_secs(50);
+
+/// Reads on either leg of a WebSocket.
+pub const FRAME_READ_BYTES: usize = 64 * 1024;
+
+// ── JSON-RPC over stdio ─────────────────────────────────────────────────────────────────────────
+
+/// A line that is read; longer ones pass unread. / Codex itself accepts 70 MiB.
+pub const MAX_LINE_BYTES: usize = 64 * 1024 * 1024;
+
+/// One read from a pipe.
+pub const PIPE_READ_BYTES: usize = 64 * 1024;
+
+/// Lines that wait for the client to read them. / Behind it the sender waits.
+pub const MAX_QUEUED_LINES: usize = 8;
+
+/// Threads that the client drives at once.
+pub const MAX_THREADS: usize = 1024;
+
+/// Requests of the client whose answers teach us something.
+pub const MAX_OPEN_REQUESTS: usize = 4096;
+
+/// Turns of one thread that are admitted at once. / One runs, others steer it.
+pub const MAX_TURNS: usize = 64;
+
+// ── supervision ─────────────────────────────────────────────────────────────────────────────────
+
+/// From the end of stdin to SIGTERM. / Codex needs some 50 ms.
+pub const CHILD_EOF_GRACE: Duration = Duration::from_secs(5);
+
+/// From SIGTERM to SIGKILL.
+pub const CHILD_TERM_GRACE: Duration = Duration::from_secs(5);
+
+/// Silence on a pipe of a codex that has ended, after which nothing more is expected. / A tool
+/// that inherited the pipe may hold it open for ever.
+pub const PIPE_SILENCE: Duration = Duration::from_millis(200);

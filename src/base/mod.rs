@@ -1,0 +1,8 @@
+//! Floor 0: the words and bounds that every other floor uses.
+
+pub mod bounded;
+pub mod exit;
+pub mod ids;
+pub mod limits;
+pub mod reason;
+pub mod secret;

@@ -1,0 +1,89 @@
+//! Header names that the relay reads, and those that belong to one hop alone.
+
+use http::HeaderMap;
+use http::header::{
+    CONNECTION, HOST, HeaderName, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING,
+    UPGRADE,
+};
+
+/// The metadata of the turn, as a JSON object in a string.
+pub const TURN_METADATA: &str = "x-codex-turn-metadata";
+/// The parent's thread on requests of a child.
+pub const PARENT_THREAD: &str = "x-codex-parent-thread-id";
+/// The kind of child on requests of a child.
+pub const SUBAGENT: &str = "x-openai-subagent";
+/// Present on requests of a ChatGPT account.
+pub const CHATGPT_ACCOUNT: &str = "chatgpt-account-id";
+/// Why the relay itself refused a request.
+pub const RELAY_REASON: &str = "x-codex-relay-reason";
+
+/// Copies what goes on to the next hop, in its order and with its repeats.
+///
+/// Left out is what belongs to the hop that the message came over (RFC 9110, section 7.6.1), also
+/// `Host` and `Transfer-Encoding`: name and framing are those of the next hop. `Trailer` stays, as
+/// trailers do.
+pub fn end_to_end(headers: &HeaderMap) -> HeaderMap {
+    let named: Vec<&str> = headers
+        .get_all(CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .map(str::trim)
+        .collect();
+    let mut kept = HeaderMap::with_capacity(headers.len());
+    for (name, value) in headers {
+        let one_hop = ONE_HOP.contains(name)
+            || ["keep-alive", "proxy-connection"].contains(&name.as_str())
+            || named
+                .iter()
+                .any(|other| name.as_str().eq_ignore_ascii_case(other));
+        if !one_hop {
+            kept.append(name.clone(), value.clone());
+        }
+    }
+    kept
+}
+
+/// Headers that say something about one hop.
+const ONE_HOP: [HeaderName; 7] = [
+    CONNECTION,
+    HOST,
+    PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION,
+    TE,
+    TRANSFER_ENCODING,
+    UPGRADE,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_hop_by_hop_headers_go_and_repeats_stay() {
+        let mut headers = HeaderMap::new();
+        for (name, value) in [
+            ("connection", "keep-alive, X-Private"),
+            ("keep-alive", "5"),
+            ("x-private", "1"),
+            ("transfer-encoding", "chunked"),
+            ("set-cookie", "a"),
+            ("set-cookie", "b"),
+            ("authorization", "Bearer x"),
+            ("content-length", "3"),
+        ] {
+            headers.append(name, value.parse().unwrap());
+        }
+        let kept = end_to_end(&headers);
+        let left: Vec<&str> = kept.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(
+            left,
+            [
+                "set-cookie",
+                "set-cookie",
+                "authorization",
+                "content-length"
+            ]
+        );
+    }
+}

@@ -1,0 +1,405 @@
+//! Members of JSON objects as ranges: no tree, no copy, bounded depth.
+//!
+//! The scanner validates what it passes over (RFC 8259) except that the text is UTF-8, which only
+//! the reader of a string needs to know. Duplicate members are all reported, in order.
+
+use std::ops::Range;
+
+use crate::base::limits::MAX_JSON_DEPTH;
+use crate::wire::literal;
+
+/// One member of an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// The name, between its quotes.
+    pub key: Range<usize>,
+    /// The value, white space around it excluded.
+    pub value: Range<usize>,
+}
+
+/// Why bytes can't be scanned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ScanError {
+    /// The value isn't an object.
+    #[error("expected a JSON object at byte {at}")]
+    NotAnObject {
+        /// Where the value begins.
+        at: usize,
+    },
+    /// The bytes aren't JSON.
+    #[error("not valid JSON at byte {at}")]
+    Syntax {
+        /// The first byte that can't stand there.
+        at: usize,
+    },
+    /// Containers are nested too deeply.
+    #[error("JSON nested deeper than {MAX_JSON_DEPTH} levels at byte {at}")]
+    TooDeep {
+        /// Where the bound is passed.
+        at: usize,
+    },
+}
+
+/// The members of one object, in order.
+#[derive(Debug)]
+pub struct Members<'a> {
+    text: &'a [u8],
+    at: usize,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    First,
+    Later,
+    Ended,
+}
+
+impl<'a> Members<'a> {
+    /// Begins with the object that starts at byte `at` of `text`, behind any white space.
+    pub fn at(text: &'a [u8], at: usize) -> Result<Self, ScanError> {
+        let at = white_space(text, at);
+        if text.get(at) != Some(&b'{') {
+            return Err(ScanError::NotAnObject { at });
+        }
+        Ok(Self {
+            text,
+            at: at + 1,
+            state: State::First,
+        })
+    }
+
+    /// Takes the next member; `None` behind the closing brace.
+    pub fn next_member(&mut self) -> Result<Option<Member>, ScanError> {
+        let mut at = white_space(self.text, self.at);
+        let byte = self.text.get(at).copied();
+        match (self.state, byte) {
+            (State::Ended, _) => return Ok(None),
+            (State::First | State::Later, Some(b'}')) => {
+                self.at = at + 1;
+                self.state = State::Ended;
+                return Ok(None);
+            }
+            (State::First, _) => {}
+            (State::Later, Some(b',')) => at = white_space(self.text, at + 1),
+            (State::Later, _) => return Err(ScanError::Syntax { at }),
+        }
+        let (key, start) = key_and_colon(self.text, at)?;
+        let end = value_end(self.text, start)?;
+        self.at = end;
+        self.state = State::Later;
+        Ok(Some(Member {
+            key,
+            value: start..end,
+        }))
+    }
+
+    /// Where the scan stands; behind the closing brace once `None` was taken.
+    pub fn position(&self) -> usize {
+        self.at
+    }
+}
+
+/// The last copy of a member, and how many copies there are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// The value of the last copy: the one that codex takes.
+    pub last: Option<Range<usize>>,
+    /// How often the name occurs.
+    pub count: usize,
+}
+
+/// Finds the members called `names` in the object at byte `at`, and reads the object to its end.
+pub fn find<const N: usize>(
+    text: &[u8],
+    at: usize,
+    names: [&str; N],
+) -> Result<[Found; N], ScanError> {
+    let mut found = [const {
+        Found {
+            last: None,
+            count: 0,
+        }
+    }; N];
+    let mut members = Members::at(text, at)?;
+    while let Some(member) = members.next_member()? {
+        let slot = found
+            .iter_mut()
+            .zip(names)
+            .find(|(_, name)| key_is(text, &member.key, name));
+        if let Some((slot, _)) = slot {
+            slot.last = Some(member.value);
+            slot.count += 1;
+        }
+    }
+    Ok(found)
+}
+
+/// Whether the name between the quotes at `key` reads as `name`, escapes resolved.
+pub fn key_is(text: &[u8], key: &Range<usize>, name: &str) -> bool {
+    let raw = text.get(key.clone()).unwrap_or_default();
+    if !raw.contains(&b'\\') {
+        return raw == name.as_bytes();
+    }
+    literal::unescape(raw).is_ok_and(|text| text == name)
+}
+
+/// Checks that nothing but white space follows byte `at`.
+pub fn ends_at(text: &[u8], at: usize) -> Result<(), ScanError> {
+    let at = white_space(text, at);
+    if at == text.len() {
+        return Ok(());
+    }
+    Err(ScanError::Syntax { at })
+}
+
+/// The bytes between the quotes if the value at `range` is a string.
+pub fn string_within(text: &[u8], range: &Range<usize>) -> Option<Range<usize>> {
+    let raw = text.get(range.clone())?;
+    let quoted = raw.len() >= 2 && raw.first() == Some(&b'"');
+    quoted.then(|| range.start + 1..range.end - 1)
+}
+
+/// Whether the value at `range` is `null`.
+pub fn is_null(text: &[u8], range: &Range<usize>) -> bool {
+    text.get(range.clone()) == Some(b"null")
+}
+
+/// Whether the value at `range` is an object.
+pub fn is_object(text: &[u8], range: &Range<usize>) -> bool {
+    text.get(range.start) == Some(&b'{')
+}
+
+/// The elements of the array at byte `at`.
+pub fn elements(text: &[u8], at: usize) -> Result<Vec<Range<usize>>, ScanError> {
+    let mut at = white_space(text, at);
+    if text.get(at) != Some(&b'[') {
+        return Err(ScanError::Syntax { at });
+    }
+    let mut found = Vec::new();
+    at = white_space(text, at + 1);
+    if text.get(at) == Some(&b']') {
+        return Ok(found);
+    }
+    loop {
+        let end = value_end(text, at)?;
+        found.push(at..end);
+        at = white_space(text, end);
+        match text.get(at) {
+            Some(b',') => at = white_space(text, at + 1),
+            Some(b']') => return Ok(found),
+            _ => return Err(ScanError::Syntax { at }),
+        }
+    }
+}
+
+fn white_space(text: &[u8], at: usize) -> usize {
+    let rest = text.get(at..).unwrap_or_default();
+    let skipped = rest
+        .iter()
+        .position(|byte| !matches!(byte, b' ' | b'\t' | b'\n' | b'\r'));
+    at + skipped.unwrap_or(rest.len())
+}
+
+/// The name at byte `at`, and where the value behind its colon begins.
+fn key_and_colon(text: &[u8], at: usize) -> Result<(Range<usize>, usize), ScanError> {
+    if text.get(at) != Some(&b'"') {
+        return Err(ScanError::Syntax { at });
+    }
+    let end = string_end(text, at)?;
+    let colon = white_space(text, end);
+    if text.get(colon) != Some(&b':') {
+        return Err(ScanError::Syntax { at: colon });
+    }
+    Ok((at + 1..end - 1, white_space(text, colon + 1)))
+}
+
+/// Where the value that begins at byte `at` ends.
+fn value_end(text: &[u8], mut at: usize) -> Result<usize, ScanError> {
+    let mut open = Stack::default();
+    loop {
+        at = match text.get(at) {
+            Some(b'{') => {
+                open.push(true, at)?;
+                let inner = white_space(text, at + 1);
+                if text.get(inner) == Some(&b'}') {
+                    inner
+                } else {
+                    at = key_and_colon(text, inner)?.1;
+                    continue;
+                }
+            }
+            Some(b'[') => {
+                open.push(false, at)?;
+                let inner = white_space(text, at + 1);
+                if text.get(inner) == Some(&b']') {
+                    inner
+                } else {
+                    at = inner;
+                    continue;
+                }
+            }
+            _ => scalar_end(text, at)?,
+        };
+        match close(text, at, &mut open)? {
+            Next::Value(next) => at = next,
+            Next::End(end) => return Ok(end),
+        }
+    }
+}
+
+enum Next {
+    Value(usize),
+    End(usize),
+}
+
+/// Closes containers behind the value that ends at byte `at`, up to the next comma.
+fn close(text: &[u8], mut at: usize, open: &mut Stack) -> Result<Next, ScanError> {
+    while let Some(in_object) = open.top() {
+        at = white_space(text, at);
+        match (in_object, text.get(at)) {
+            (true, Some(b'}')) | (false, Some(b']')) => {
+                open.pop();
+                at += 1;
+            }
+            (true, Some(b',')) => {
+                let key = white_space(text, at + 1);
+                return Ok(Next::Value(key_and_colon(text, key)?.1));
+            }
+            (false, Some(b',')) => return Ok(Next::Value(white_space(text, at + 1))),
+            _ => return Err(ScanError::Syntax { at }),
+        }
+    }
+    Ok(Next::End(at))
+}
+
+fn scalar_end(text: &[u8], at: usize) -> Result<usize, ScanError> {
+    let rest = text.get(at..).unwrap_or_default();
+    match rest.first() {
+        Some(b'"') => string_end(text, at),
+        Some(b't') if rest.starts_with(b"true") => Ok(at + 4),
+        Some(b'f') if rest.starts_with(b"false") => Ok(at + 5),
+        Some(b'n') if rest.starts_with(b"null") => Ok(at + 4),
+        Some(b'-' | b'0'..=b'9') => number_end(text, at),
+        _ => Err(ScanError::Syntax { at }),
+    }
+}
+
+fn number_end(text: &[u8], mut at: usize) -> Result<usize, ScanError> {
+    if text.get(at) == Some(&b'-') {
+        at += 1;
+    }
+    at = match text.get(at) {
+        Some(b'0') => at + 1,
+        _ => digits(text, at)?,
+    };
+    if text.get(at) == Some(&b'.') {
+        at = digits(text, at + 1)?;
+    }
+    if let Some(b'e' | b'E') = text.get(at) {
+        at += 1;
+        if let Some(b'+' | b'-') = text.get(at) {
+            at += 1;
+        }
+        at = digits(text, at)?;
+    }
+    Ok(at)
+}
+
+fn digits(text: &[u8], at: usize) -> Result<usize, ScanError> {
+    let rest = text.get(at..).unwrap_or_default();
+    let count = rest
+        .iter()
+        .position(|byte| !byte.is_ascii_digit())
+        .unwrap_or(rest.len());
+    if count == 0 {
+        return Err(ScanError::Syntax { at });
+    }
+    Ok(at + count)
+}
+
+/// Where the string whose opening quote stands at byte `at` ends, behind its closing quote.
+fn string_end(text: &[u8], at: usize) -> Result<usize, ScanError> {
+    let mut at = at + 1;
+    loop {
+        at = plain_end(text, at);
+        match text.get(at) {
+            Some(b'"') => return Ok(at + 1),
+            Some(b'\\') => match text.get(at + 1) {
+                Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => at += 2,
+                Some(b'u') => {
+                    let digits = text.get(at + 2..at + 6).unwrap_or_default();
+                    if digits.len() < 4 || !digits.iter().all(u8::is_ascii_hexdigit) {
+                        return Err(ScanError::Syntax { at });
+                    }
+                    at += 6;
+                }
+                _ => return Err(ScanError::Syntax { at }),
+            },
+            _ => return Err(ScanError::Syntax { at }),
+        }
+    }
+}
+
+/// The first byte from `at` on that isn't plain string content.
+fn plain_end(text: &[u8], at: usize) -> usize {
+    let rest = text.get(at..).unwrap_or_default();
+    let special = |byte: &u8| *byte < 0x20 || *byte == b'"' || *byte == b'\\';
+    // Whole blocks first: the fold has no branch, so the compiler makes vector code of it.
+    let blocks = rest
+        .chunks_exact(BLOCK_BYTES)
+        .take_while(|block| !block.iter().fold(false, |hit, byte| hit | special(byte)))
+        .count()
+        * BLOCK_BYTES;
+    let tail = rest.get(blocks..).unwrap_or_default();
+    let plain = tail.iter().position(special).unwrap_or(tail.len());
+    at + blocks + plain
+}
+
+/// Which containers are open: a bit each, set for an object.
+struct Stack {
+    words: [u64; MAX_JSON_DEPTH / 64],
+    depth: usize,
+}
+
+impl Default for Stack {
+    fn default() -> Self {
+        Self {
+            words: [0; MAX_JSON_DEPTH / 64],
+            depth: 0,
+        }
+    }
+}
+
+impl Stack {
+    fn push(&mut self, object: bool, at: usize) -> Result<(), ScanError> {
+        let Some(word) = self.words.get_mut(self.depth / 64) else {
+            return Err(ScanError::TooDeep { at });
+        };
+        let bit = 1 << (self.depth % 64);
+        if object {
+            *word |= bit;
+        } else {
+            *word &= !bit;
+        }
+        self.depth += 1;
+        Ok(())
+    }
+
+    fn pop(&mut self) {
+        self.depth = self.depth.saturating_sub(1);
+    }
+
+    fn top(&self) -> Option<bool> {
+        let last = self.depth.checked_sub(1)?;
+        let word = self.words.get(last / 64)?;
+        Some(word >> (last % 64) & 1 == 1)
+    }
+}
+
+/// One block of [`plain_end`].
+const BLOCK_BYTES: usize = 32;
+
+#[cfg(test)]
+#[path = "scan_tests.rs"]
+mod tests;
