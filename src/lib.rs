@@ -1,4 +1,7 @@
 //! codex-relay.
 
 pub mod base;
+pub mod context;
+pub mod lifecycle;
+pub mod session;
 pub mod wire;

@@ -64,6 +64,11 @@ impl<K: Ord, V> BoundedMap<K, V> {
         self.entries.remove(key)
     }
 
+    /// Every entry, in the order of the keys.
+    pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
+        self.entries.iter()
+    }
+
     /// How many entries there are.
     pub fn len(&self) -> usize {
         self.entries.len()

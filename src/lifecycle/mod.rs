@@ -1,0 +1,3 @@
+//! Floor 2: the supervision of one child, as a machine without IO.
+
+pub mod machine;

@@ -1,0 +1,212 @@
+//! The private route, written into the params of a thread.
+
+use std::ops::Range;
+
+use crate::session::methods::{GENERATION_MEMBER, METADATA_MEMBER};
+use crate::wire::edit::Edit;
+use crate::wire::envelope::{member, member_text};
+use crate::wire::{literal, scan};
+
+/// Whether a thread can take the route, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Route {
+    /// With this edit.
+    Edit(Edit),
+    /// The client sends the thread to an endpoint of its own: none of our business.
+    Elsewhere,
+    /// The params aren't what codex takes: it answers for itself.
+    Malformed,
+}
+
+/// Plans the edit that gives the thread with `params` the base URL `url`.
+///
+/// The edit goes inside the client's own last `config` and replaces an absent, empty, null or
+/// standard value.
+pub fn route(line: &[u8], params: &Range<usize>, url: &str) -> Route {
+    if !scan::is_object(line, params) {
+        return Route::Malformed;
+    }
+    let provider = member_text(line, params, &["modelProvider"])
+        .or_else(|| member_text(line, params, &["config", "model_provider"]));
+    if provider.is_some_and(|name| name != "openai") {
+        return Route::Elsewhere;
+    }
+    let value = literal::quote(url);
+    let Some(config) = member(line, params, &["config"]) else {
+        let object = [b"\"config\":{\"openai_base_url\":", &value[..], b"}"].concat();
+        return Route::Edit(first_member(line, params, &object));
+    };
+    if scan::is_null(line, &config) {
+        let object = [b"{\"openai_base_url\":", &value[..], b"}"].concat();
+        return Route::Edit(Edit::replace(config, object));
+    }
+    if !scan::is_object(line, &config) {
+        return Route::Malformed;
+    }
+    let Some(old) = member(line, &config, &["openai_base_url"]) else {
+        let pair = [b"\"openai_base_url\":", &value[..]].concat();
+        return Route::Edit(first_member(line, &config, &pair));
+    };
+    let text = crate::wire::envelope::text(line, &old);
+    let ours = scan::is_null(line, &old)
+        || text
+            .is_some_and(|text| text.is_empty() || STANDARD.contains(&text.trim_end_matches('/')));
+    if ours {
+        return Route::Edit(Edit::replace(old, value));
+    }
+    Route::Elsewhere
+}
+
+/// Plans the edit that adds `generation` to the metadata map of a turn.
+///
+/// `None` where the map isn't one: codex answers for itself. With `only_existing` an absent or null
+/// map stays so (a steer without one keeps the turn's).
+pub fn generation(
+    line: &[u8],
+    params: &Range<usize>,
+    generation: &str,
+    only_existing: bool,
+) -> Option<Edit> {
+    if !scan::is_object(line, params) {
+        return None;
+    }
+    let pair = format!("\"{GENERATION_MEMBER}\":\"{generation}\"");
+    let map = member(line, params, &[METADATA_MEMBER]);
+    match map {
+        Some(map) if scan::is_object(line, &map) => Some(last_member(line, &map, &pair)),
+        Some(map) if scan::is_null(line, &map) && !only_existing => {
+            Some(Edit::replace(map, format!("{{{pair}}}")))
+        }
+        None if !only_existing => {
+            let object = format!("\"{METADATA_MEMBER}\":{{{pair}}}");
+            Some(first_member(line, params, object.as_bytes()))
+        }
+        Some(_) | None => None,
+    }
+}
+
+/// Inserts `pair` as the first member of the object at `range`.
+fn first_member(line: &[u8], range: &Range<usize>, pair: &[u8]) -> Edit {
+    let comma: &[u8] = if is_empty_object(line, range) {
+        b""
+    } else {
+        b","
+    };
+    Edit::insert(range.start + 1, [pair, comma].concat())
+}
+
+/// Inserts `pair` as the last member of the object at `range`, where it wins over a copy.
+fn last_member(line: &[u8], range: &Range<usize>, pair: &str) -> Edit {
+    let comma = if is_empty_object(line, range) {
+        ""
+    } else {
+        ","
+    };
+    Edit::insert(range.end - 1, format!("{comma}{pair}"))
+}
+
+fn is_empty_object(line: &[u8], range: &Range<usize>) -> bool {
+    let inner = line.get(range.start + 1..range.end - 1).unwrap_or_default();
+    inner.trim_ascii().is_empty()
+}
+
+/// Base URLs that mean OpenAI's own service: the route replaces them.
+const STANDARD: [&str; 2] = [
+    "https://api.openai.com/v1",
+    "https://chatgpt.com/backend-api/codex",
+];
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::wire::edit::apply;
+
+    const URL: &str = "http://127.0.0.1:1/s/v1";
+
+    fn routed(params: &str) -> Option<String> {
+        match route(params.as_bytes(), &(0..params.len()), URL) {
+            Route::Edit(edit) => {
+                let line = apply(&Bytes::from(params.to_owned()), vec![edit]);
+                Some(String::from_utf8(line.to_vec()).unwrap())
+            }
+            Route::Elsewhere | Route::Malformed => None,
+        }
+    }
+
+    #[test]
+    fn route_is_written_in_place_of_nothing_or_a_standard_value() {
+        let pair = format!("\"openai_base_url\":\"{URL}\"");
+        for (before, after) in [
+            ("{}", format!("{{\"config\":{{{pair}}}}}")),
+            (
+                "{ \"cwd\":1}",
+                format!("{{\"config\":{{{pair}}}, \"cwd\":1}}"),
+            ),
+            ("{\"config\": null}", format!("{{\"config\": {{{pair}}}}}")),
+            ("{\"config\":{ }}", format!("{{\"config\":{{{pair} }}}}")),
+            (
+                "{\"config\":{\"a.b\":1}}",
+                format!("{{\"config\":{{{pair},\"a.b\":1}}}}"),
+            ),
+            (
+                "{\"config\":1,\"config\":{}}",
+                format!("{{\"config\":1,\"config\":{{{pair}}}}}"),
+            ),
+            (
+                "{\"config\":{\"openai_base_url\":null}}",
+                format!("{{\"config\":{{{pair}}}}}"),
+            ),
+            (
+                "{\"config\":{\"openai_base_url\": \"\"}}",
+                format!("{{\"config\":{{\"openai_base_url\": \"{URL}\"}}}}"),
+            ),
+            (
+                "{\"config\":{\"openai_base_url\":\"https://api.openai.com/v1/\"}}",
+                format!("{{\"config\":{{{pair}}}}}"),
+            ),
+            (
+                "{\"modelProvider\":\"openai\"}",
+                format!("{{\"config\":{{{pair}}},\"modelProvider\":\"openai\"}}"),
+            ),
+        ] {
+            assert_eq!(routed(before), Some(after), "{before}");
+        }
+    }
+
+    #[test]
+    fn endpoints_of_the_clients_own_stay() {
+        for params in [
+            "{\"config\":{\"openai_base_url\":\"http://127.0.0.1:9/v1\"}}",
+            "{\"modelProvider\":\"bedrock\"}",
+            "{\"config\":{\"model_provider\":\"mine\"}}",
+            "{\"config\":7}",
+            "[]",
+        ] {
+            assert_eq!(routed(params), None, "{params}");
+        }
+    }
+
+    #[test]
+    fn generation_is_added_last_and_only_where_a_map_may_be() {
+        let add = |params: &str, only_existing| {
+            let edit = generation(params.as_bytes(), &(0..params.len()), "g", only_existing)?;
+            let line = apply(&Bytes::from(params.to_owned()), vec![edit]);
+            Some(String::from_utf8(line.to_vec()).unwrap())
+        };
+        let map = "{\"responsesapiClientMetadata\":{\"codex_relay_generation\":\"g\"}}";
+        assert_eq!(add("{}", false).as_deref(), Some(map));
+        assert_eq!(
+            add("{\"responsesapiClientMetadata\":null}", false).as_deref(),
+            Some(map)
+        );
+        assert_eq!(
+            add("{\"responsesapiClientMetadata\":{\"a\":\"b\"}}", true).as_deref(),
+            Some("{\"responsesapiClientMetadata\":{\"a\":\"b\",\"codex_relay_generation\":\"g\"}}")
+        );
+        assert_eq!(add("{}", true), None);
+        assert_eq!(add("{\"responsesapiClientMetadata\":null}", true), None);
+        assert_eq!(add("{\"responsesapiClientMetadata\":3}", false), None);
+    }
+}

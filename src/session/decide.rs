@@ -1,0 +1,65 @@
+//! Which context a parent's model request gets.
+
+use std::sync::Arc;
+
+use crate::base::ids::{Generation, ThreadId, TurnId};
+use crate::base::reason::Reason;
+use crate::context::snapshot::Snapshot;
+use crate::session::registry::Registry;
+
+/// What a request without any child mark says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParentRequest {
+    /// The thread it is for.
+    pub thread: ThreadId,
+    /// Its turn; a prewarm has none.
+    pub turn: Option<TurnId>,
+    /// The generation of the registration that admitted it.
+    pub generation: Option<Generation>,
+    /// What it is made for.
+    pub purpose: Purpose,
+}
+
+/// What a parent's request is made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// It warms the connection up for the turn that follows.
+    Prewarm,
+    /// A step of a turn.
+    Turn,
+}
+
+/// What the registry says of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Gets this text.
+    Inject(Arc<Snapshot>),
+    /// Codex started the turn itself: its text must be read first.
+    Prepare(ParentRequest),
+    /// Must not go on.
+    Refuse(Reason),
+    /// Isn't the client's to speak for: goes on as it is.
+    Untouched,
+}
+
+/// Decides rows 3 to 6b of the interface's table.
+pub fn decide(registry: &Registry, request: &ParentRequest) -> Decision {
+    let Some(thread) = registry.find(request.thread.as_str()) else {
+        // A thread that nobody told us of yet (fork, cold resume), or one of codex's own.
+        return match (&request.generation, request.purpose) {
+            (Some(_), Purpose::Turn) => Decision::Refuse(Reason::ThreadUnknown),
+            (None, _) | (_, Purpose::Prewarm) => Decision::Untouched,
+        };
+    };
+    let inject = |text: &Arc<Snapshot>| Decision::Inject(Arc::clone(text));
+    match (request.purpose, &request.generation) {
+        (Purpose::Prewarm, _) => thread.current.as_ref().map_or(Decision::Untouched, inject),
+        (Purpose::Turn, Some(generation)) => thread
+            .text_of(generation)
+            .map_or(Decision::Refuse(Reason::GenerationStale), inject),
+        (Purpose::Turn, None) => thread
+            .text_of_client_turn()
+            .or_else(|| thread.text_of_native(request.turn.as_ref()?))
+            .map_or_else(|| Decision::Prepare(request.clone()), inject),
+    }
+}

@@ -1,0 +1,147 @@
+//! The session: everything that is remembered between the client, codex and the model requests.
+//!
+//! Fails open on lines it can't read: they pass, and codex answers for them.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::base::ids::{Generation, ThreadId, TurnId};
+use crate::base::limits::MAX_OPEN_REQUESTS;
+use crate::base::reason::Reason;
+use crate::context::snapshot::{Section, Snapshot};
+use crate::session::decide::{self, Decision, ParentRequest};
+use crate::session::pending::Pending;
+use crate::session::registry::Registry;
+
+/// What the session must know from the start.
+#[derive(Clone)]
+pub struct Config {
+    /// The base URL that codex is given, secret included.
+    pub base_url: String,
+    /// The bound of a prepared context, in bytes of UTF-8.
+    pub max_context_bytes: usize,
+}
+
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config")
+            .field("max_context_bytes", &self.max_context_bytes)
+            .finish_non_exhaustive()
+    }
+}
+
+/// One client, one codex, and what passes between them.
+#[derive(Debug)]
+pub struct Session {
+    pub(super) config: Config,
+    pub(super) client: Client,
+    pub(super) registry: Registry,
+    pub(super) pending: Pending<Meaning>,
+}
+
+/// What the client said of itself in `initialize`.
+#[derive(Debug, Default)]
+pub(super) struct Client {
+    /// Codex accepted an `initialize`; later ones change nothing.
+    pub(super) initialized: bool,
+    /// Codex takes experimental members from it.
+    pub(super) experimental_api: bool,
+    /// Notifications that it opted out of and that the relay needs all the same.
+    pub(super) unwanted: Vec<String>,
+}
+
+/// What the answer to an open request will mean.
+#[derive(Debug)]
+pub(super) enum Meaning {
+    Initialize,
+    Other,
+    Thread {
+        routed: bool,
+        snapshot: Option<Arc<Snapshot>>,
+    },
+    Turn {
+        thread: ThreadId,
+        generation: Generation,
+    },
+}
+
+/// Why the session doesn't let a request of the client through.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Denial {
+    /// A bounded resource is used up.
+    Busy {
+        /// What there is too much of.
+        what: &'static str,
+        /// The bound.
+        limit: usize,
+    },
+    /// The prepared context is over its bound.
+    ContextTooLarge {
+        /// Its size.
+        bytes: usize,
+        /// The bound.
+        limit: usize,
+        /// What each source contributes.
+        sections: Vec<Section>,
+    },
+    /// The workspace root can't be read.
+    ContextUnavailable,
+}
+
+impl Session {
+    /// Starts before the client's first line.
+    pub fn new(config: Config) -> Self {
+        Self {
+            config,
+            client: Client::default(),
+            registry: Registry::new(),
+            pending: Pending::new(MAX_OPEN_REQUESTS),
+        }
+    }
+
+    /// Decides on a parent's model request.
+    pub fn decide(&self, request: &ParentRequest) -> Decision {
+        decide::decide(&self.registry, request)
+    }
+
+    /// Takes the text that was read for a turn that codex started itself.
+    pub fn on_native_context(
+        &mut self,
+        request: &ParentRequest,
+        snapshot: Option<Arc<Snapshot>>,
+    ) -> Decision {
+        let Some(snapshot) = snapshot else {
+            return Decision::Refuse(Reason::ContextUnavailable);
+        };
+        if self.measure(&snapshot).is_err() {
+            return Decision::Refuse(Reason::ContextTooLarge);
+        }
+        let turn = request.turn.clone();
+        self.registry
+            .bind_native(request.thread.as_str(), turn, &snapshot);
+        Decision::Inject(snapshot)
+    }
+
+    /// Every turn of the client that runs.
+    pub fn running_turns(&self) -> Vec<(ThreadId, TurnId)> {
+        self.registry.running()
+    }
+
+    pub(super) fn measure(&self, snapshot: &Snapshot) -> Result<(), Denial> {
+        let bytes = snapshot.text().len();
+        let limit = self.config.max_context_bytes;
+        if bytes <= limit {
+            return Ok(());
+        }
+        let sections = snapshot.sections().to_vec();
+        Err(Denial::ContextTooLarge {
+            bytes,
+            limit,
+            sections,
+        })
+    }
+}
+
+#[cfg(test)]
+#[path = "machine_tests.rs"]
+mod tests;

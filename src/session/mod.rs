@@ -1,0 +1,12 @@
+//! Floor 2: what must be remembered between two messages.
+
+pub mod config_edit;
+pub mod decide;
+pub mod intercept;
+pub mod machine;
+pub mod methods;
+pub mod observe;
+pub mod parting;
+pub mod pending;
+pub mod registry;
+pub mod shared;

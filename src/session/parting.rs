@@ -1,0 +1,43 @@
+//! What the client is told when codex ends while it is still needed.
+
+use bytes::Bytes;
+use serde_json::json;
+
+use crate::session::machine::Session;
+
+impl Session {
+    /// The lines that end what codex left open: an error for each request, an end for each turn.
+    pub fn on_codex_gone(&mut self, how: &str) -> Vec<Bytes> {
+        let message = format!("codex-relay: codex {how} before it answered");
+        let error = json!({ "code": INTERNAL_ERROR, "message": message });
+        let mut lines: Vec<Bytes> = self
+            .pending
+            .take_ids()
+            .iter()
+            .map(|id| {
+                let id = String::from_utf8_lossy(id.as_bytes());
+                Bytes::from(format!("{{\"id\":{id},\"error\":{error}}}\n"))
+            })
+            .collect();
+        let reason = format!("codex-relay: codex {how} while the turn ran");
+        for (thread, turn) in self.running_turns() {
+            let notification = json!({
+                "method": "turn/completed",
+                "params": {
+                    "threadId": thread.as_str(),
+                    "turn": {
+                        "id": turn.as_str(),
+                        "items": [],
+                        "status": "failed",
+                        "error": { "message": reason },
+                    },
+                },
+            });
+            lines.push(Bytes::from(format!("{notification}\n")));
+        }
+        lines
+    }
+}
+
+/// JSON-RPC's code for a fault of the server.
+const INTERNAL_ERROR: i32 = -32603;

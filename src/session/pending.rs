@@ -1,0 +1,90 @@
+//! Requests of the client that codex hasn't answered yet.
+
+use std::collections::BTreeMap;
+
+use crate::base::ids::RequestId;
+
+/// Unanswered requests by id, each with what its answer will mean.
+///
+/// Codex takes duplicate ids and answers them in some order: they queue here, oldest first.
+#[derive(Debug)]
+pub struct Pending<T> {
+    open: BTreeMap<RequestId, Vec<T>>,
+    /// Invariant: the sum of the queues' lengths, at most `capacity`.
+    count: usize,
+    capacity: usize,
+}
+
+impl<T> Pending<T> {
+    /// Makes a table for at most `capacity` requests.
+    pub fn new(capacity: usize) -> Self {
+        Self {
+            open: BTreeMap::new(),
+            count: 0,
+            capacity,
+        }
+    }
+
+    /// Notes a request; false where the table is full.
+    #[must_use]
+    pub fn try_note(&mut self, id: RequestId, meaning: T) -> bool {
+        if self.is_full() {
+            return false;
+        }
+        self.count += 1;
+        self.open.entry(id).or_default().push(meaning);
+        true
+    }
+
+    /// Whether one more request would be too many.
+    pub fn is_full(&self) -> bool {
+        self.count >= self.capacity
+    }
+
+    /// Takes the oldest request with this id.
+    pub fn answered(&mut self, id: &RequestId) -> Option<T> {
+        let queue = self.open.get_mut(id)?;
+        let meaning = (!queue.is_empty()).then(|| queue.remove(0));
+        if queue.is_empty() {
+            self.open.remove(id);
+        }
+        if meaning.is_some() {
+            self.count -= 1;
+        }
+        meaning
+    }
+
+    /// Takes the ids of all that is open.
+    pub fn take_ids(&mut self) -> Vec<RequestId> {
+        self.count = 0;
+        std::mem::take(&mut self.open)
+            .into_iter()
+            .flat_map(|(id, queue)| std::iter::repeat_n(id, queue.len()))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    fn id(raw: &'static str) -> RequestId {
+        RequestId::new(Bytes::from_static(raw.as_bytes()))
+    }
+
+    #[test]
+    fn duplicates_are_answered_in_order_and_the_bound_holds() {
+        let mut pending = Pending::new(3);
+        assert!(pending.try_note(id("1"), "first"));
+        assert!(pending.try_note(id("1"), "second"));
+        assert!(pending.try_note(id("\"1\""), "text"));
+        assert!(!pending.try_note(id("2"), "over"));
+        assert_eq!(pending.answered(&id("1")), Some("first"));
+        assert_eq!(pending.answered(&id("1")), Some("second"));
+        assert_eq!(pending.answered(&id("1")), None);
+        assert_eq!(pending.take_ids(), [id("\"1\"")]);
+        assert!(!pending.is_full());
+    }
+}

@@ -1,0 +1,201 @@
+//! Threads that the client drives, and the registrations of their turns.
+
+use std::sync::Arc;
+
+use crate::base::bounded::{BoundedMap, Full};
+use crate::base::ids::{Generation, ThreadId, TurnId};
+use crate::base::limits::{MAX_THREADS, MAX_TURNS};
+use crate::context::snapshot::Snapshot;
+
+/// The threads that the client started, resumed or forked here.
+#[derive(Debug)]
+pub struct Registry {
+    threads: BoundedMap<ThreadId, Thread>,
+}
+
+/// One thread of the client.
+#[derive(Debug)]
+pub struct Thread {
+    /// Whether its model requests come to us.
+    pub routed: bool,
+    /// The text that was prepared last: for prewarms.
+    pub current: Option<Arc<Snapshot>>,
+    /// The turn that the client started, while it is admitted or runs.
+    registration: Option<Registration>,
+    /// The text of a turn that codex started itself.
+    native: Option<(TurnId, Arc<Snapshot>)>,
+}
+
+/// One admitted turn: its text, whatever is set while it runs.
+#[derive(Debug)]
+struct Registration {
+    generation: Generation,
+    snapshot: Arc<Snapshot>,
+    /// `turn/start` requests that codex hasn't answered: they keep the registration alive.
+    unanswered: usize,
+    /// The native turns that it serves; a second `turn/start` steers the first one's turn.
+    turns: Vec<TurnId>,
+}
+
+impl Registry {
+    /// Starts without threads.
+    pub fn new() -> Self {
+        Self {
+            threads: BoundedMap::new(MAX_THREADS),
+        }
+    }
+
+    /// Whether one more thread would be too many.
+    pub fn is_full(&self) -> bool {
+        self.threads.len() >= MAX_THREADS
+    }
+
+    /// Notes a thread that codex started, resumed or forked for the client.
+    ///
+    /// A thread that is known already (a resume of a loaded one) keeps its turn.
+    pub fn opened(
+        &mut self,
+        id: ThreadId,
+        routed: bool,
+        current: Option<Arc<Snapshot>>,
+    ) -> Result<(), Full> {
+        if let Some(known) = self.threads.find_mut(&id) {
+            known.routed = known.routed || routed;
+            known.current = current.or(known.current.take());
+            return Ok(());
+        }
+        let thread = Thread {
+            routed,
+            current,
+            registration: None,
+            native: None,
+        };
+        self.threads.try_insert(id, thread).map(|_| ())
+    }
+
+    /// Forgets a thread that is loaded no more.
+    pub fn gone(&mut self, id: &str) {
+        self.threads.remove(id);
+    }
+
+    /// Finds a thread of the client.
+    pub fn find(&self, id: &str) -> Option<&Thread> {
+        self.threads.find(id)
+    }
+
+    /// Admits a turn with its text and gives the generation that its requests carry.
+    ///
+    /// While a turn of the client is admitted or runs on the thread, another `turn/start` is a
+    /// steer: the turn keeps its generation and its text. `None` for a thread we don't know.
+    pub fn admit(
+        &mut self,
+        thread: &str,
+        fresh: Generation,
+        snapshot: Arc<Snapshot>,
+    ) -> Option<Generation> {
+        let thread = self.threads.find_mut(thread)?;
+        thread.current = Some(Arc::clone(&snapshot));
+        let registration = thread.registration.get_or_insert_with(|| Registration {
+            generation: fresh,
+            snapshot,
+            unanswered: 0,
+            turns: Vec::new(),
+        });
+        registration.unanswered += 1;
+        Some(registration.generation.clone())
+    }
+
+    /// Counts another `turn/start` of a turn that is admitted already.
+    pub fn steer(&mut self, thread: &str) -> Option<Generation> {
+        let registration = self.threads.find_mut(thread)?.registration.as_mut()?;
+        registration.unanswered += 1;
+        Some(registration.generation.clone())
+    }
+
+    /// Notes codex's answer to a `turn/start`: the turn's id, or none where it failed.
+    pub fn answered(&mut self, thread: &str, generation: &Generation, turn: Option<TurnId>) {
+        self.on_registration(thread, |registration| {
+            if registration.generation != *generation {
+                return;
+            }
+            registration.unanswered = registration.unanswered.saturating_sub(1);
+            let new = turn.filter(|turn| !registration.turns.contains(turn));
+            if registration.turns.len() < MAX_TURNS {
+                registration.turns.extend(new);
+            }
+        });
+    }
+
+    /// Notes the end of a turn.
+    pub fn completed(&mut self, thread: &str, turn: &str) {
+        self.on_registration(thread, |registration| {
+            registration.turns.retain(|known| known.as_str() != turn);
+        });
+        if let Some(thread) = self.threads.find_mut(thread) {
+            thread.native.take_if(|(known, _)| known.as_str() == turn);
+        }
+    }
+
+    /// Binds a turn that codex started itself to its text.
+    pub fn bind_native(&mut self, thread: &str, turn: Option<TurnId>, snapshot: &Arc<Snapshot>) {
+        if let Some(thread) = self.threads.find_mut(thread) {
+            thread.current = Some(Arc::clone(snapshot));
+            thread.native = turn.map(|turn| (turn, Arc::clone(snapshot)));
+        }
+    }
+
+    /// Every turn of the client that runs.
+    pub fn running(&self) -> Vec<(ThreadId, TurnId)> {
+        let of_thread = |(id, thread): (&ThreadId, &Thread)| {
+            let turns = thread.registration.as_ref().map(|r| r.turns.clone());
+            let id = id.clone();
+            turns
+                .into_iter()
+                .flatten()
+                .map(move |turn| (id.clone(), turn))
+        };
+        self.threads.iter().flat_map(of_thread).collect()
+    }
+
+    fn on_registration(&mut self, thread: &str, change: impl FnOnce(&mut Registration)) {
+        let Some(thread) = self.threads.find_mut(thread) else {
+            return;
+        };
+        if let Some(registration) = &mut thread.registration {
+            change(registration);
+        }
+        thread
+            .registration
+            .take_if(|registration| registration.unanswered == 0 && registration.turns.is_empty());
+    }
+}
+
+impl Default for Registry {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Thread {
+    /// The text of the turn with this generation, if it is live.
+    pub fn text_of(&self, generation: &Generation) -> Option<&Arc<Snapshot>> {
+        let registration = self.registration.as_ref()?;
+        (registration.generation == *generation).then_some(&registration.snapshot)
+    }
+
+    /// The text of the turn that the client started and that is live.
+    pub fn text_of_client_turn(&self) -> Option<&Arc<Snapshot>> {
+        self.registration.as_ref().map(|live| &live.snapshot)
+    }
+
+    /// The generation of the turn that the client started and that is live.
+    pub fn generation(&self) -> Option<&Generation> {
+        self.registration.as_ref().map(|live| &live.generation)
+    }
+
+    /// The text that a turn of codex's own was bound to.
+    pub fn text_of_native(&self, turn: &TurnId) -> Option<&Arc<Snapshot>> {
+        let (known, snapshot) = self.native.as_ref()?;
+        (known == turn).then_some(snapshot)
+    }
+}
