@@ -2,6 +2,7 @@
 
 pub mod base;
 pub mod context;
+pub mod exchange;
 pub mod lifecycle;
 pub mod session;
 pub mod wire;

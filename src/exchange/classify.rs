@@ -1,0 +1,169 @@
+//! Who sent a model request, and what for: the carriers of its metadata, put together.
+//!
+//! Sources: `client_metadata["x-codex-turn-metadata"]` of the body and the header of the same name
+//! hold the same JSON object; flat members and headers repeat some of it. Names and versions:
+//! `proto/model-request.toml`.
+
+use http::HeaderMap;
+
+use crate::base::ids::{Generation, ThreadId, TurnId};
+use crate::base::limits::MAX_METADATA_BYTES;
+use crate::base::reason::Reason;
+use crate::exchange::body::Body;
+use crate::session::decide::{ParentRequest, Purpose};
+use crate::session::methods::GENERATION_MEMBER;
+use crate::wire::envelope::text;
+use crate::wire::headers::{PARENT_THREAD, SUBAGENT, TURN_METADATA};
+use crate::wire::scan::{Members, ScanError, is_null, key_is};
+
+/// What a request is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// A step or prewarm of a thread without a parent.
+    Parent(ParentRequest),
+    /// We can't tell.
+    Unreadable(Reason),
+    /// A child's, a compaction or a memory job: never touched.
+    Untouched,
+}
+
+/// What the carriers say, first to last.
+#[derive(Debug, Default)]
+pub struct Identity {
+    /// A mark of a child, or of compaction or memory: whatever else is said.
+    marked: bool,
+    /// Two carriers disagree.
+    contradictory: bool,
+    /// A carrier couldn't be read.
+    unreadable: bool,
+    /// The body's own metadata was there.
+    in_body: bool,
+    thread: Option<String>,
+    turn: Option<String>,
+    kind: Option<String>,
+    generation: Option<String>,
+}
+
+impl Identity {
+    /// Reads the headers of an HTTP request.
+    pub fn from_headers(headers: &HeaderMap) -> Self {
+        let mut identity = Self::default();
+        for name in [SUBAGENT, PARENT_THREAD] {
+            identity.marked |= headers.get_all(name).iter().any(|value| !value.is_empty());
+        }
+        for value in headers.get_all(TURN_METADATA) {
+            identity.read_metadata(value.as_bytes());
+        }
+        identity
+    }
+
+    /// Whether the request is known to pass untouched, whatever its body says.
+    pub fn is_marked(&self) -> bool {
+        self.marked
+    }
+
+    /// Reads the metadata of a body or message.
+    pub fn read_body(&mut self, bytes: &[u8], body: &Body) {
+        for range in &body.metadata {
+            if self.read_client_metadata(bytes, range.start).is_err() {
+                self.unreadable = true;
+            }
+        }
+    }
+
+    /// Puts it all together: rows 1, 2 and 7 of the interface's table.
+    pub fn class(self) -> Class {
+        if self.marked {
+            return Class::Untouched;
+        }
+        if self.contradictory {
+            return Class::Unreadable(Reason::MetadataContradictory);
+        }
+        let purpose = match self.kind.as_deref() {
+            Some("turn") => Purpose::Turn,
+            Some("prewarm") => Purpose::Prewarm,
+            _ => return Class::Unreadable(Reason::MetadataUnrecognized),
+        };
+        match self.thread.and_then(ThreadId::new) {
+            Some(thread) if self.in_body && !self.unreadable => Class::Parent(ParentRequest {
+                thread,
+                turn: self.turn.and_then(TurnId::new),
+                generation: self.generation.and_then(Generation::new),
+                purpose,
+            }),
+            _ => Class::Unreadable(Reason::MetadataUnrecognized),
+        }
+    }
+
+    /// Reads the map at byte `at`: flat members and the nested metadata.
+    fn read_client_metadata(&mut self, bytes: &[u8], at: usize) -> Result<(), ScanError> {
+        let mut members = Members::at(bytes, at)?;
+        while let Some(member) = members.next_member()? {
+            let is = |name| key_is(bytes, &member.key, name);
+            if is(TURN_METADATA) {
+                let within_bound = member.value.len() <= MAX_METADATA_BYTES;
+                match text(bytes, &member.value).filter(|_| within_bound) {
+                    Some(metadata) => {
+                        self.in_body = true;
+                        self.read_metadata(metadata.as_bytes());
+                    }
+                    None => self.unreadable = true,
+                }
+            } else if is(SUBAGENT) || is(PARENT_THREAD) {
+                // A mark that isn't text is a mark all the same.
+                self.marked |= text(bytes, &member.value).as_deref() != Some("");
+            } else if is("thread_id") {
+                let value = text(bytes, &member.value);
+                agree(&mut self.thread, value, &mut self.contradictory);
+            } else if is("turn_id") {
+                let value = text(bytes, &member.value);
+                agree(&mut self.turn, value, &mut self.contradictory);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads one copy of the turn's metadata.
+    fn read_metadata(&mut self, metadata: &[u8]) {
+        if metadata.len() > MAX_METADATA_BYTES || self.read_members(metadata).is_err() {
+            self.unreadable = true;
+        }
+    }
+
+    fn read_members(&mut self, metadata: &[u8]) -> Result<(), ScanError> {
+        let mut members = Members::at(metadata, 0)?;
+        while let Some(member) = members.next_member()? {
+            let is = |name| key_is(metadata, &member.key, name);
+            let value = || text(metadata, &member.value);
+            if is("parent_thread_id") || is("subagent_kind") {
+                self.marked |= value().as_deref() != Some("") && !is_null(metadata, &member.value);
+            } else if is("request_kind") {
+                let kind = value();
+                self.marked |= matches!(kind.as_deref(), Some("compaction" | "memory"));
+                agree(&mut self.kind, kind, &mut self.contradictory);
+            } else if is("thread_id") {
+                agree(&mut self.thread, value(), &mut self.contradictory);
+            } else if is("turn_id") {
+                agree(&mut self.turn, value(), &mut self.contradictory);
+            } else if is(GENERATION_MEMBER) {
+                agree(&mut self.generation, value(), &mut self.contradictory);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Takes `value` where nothing is known yet; an empty one counts as absent.
+fn agree(known: &mut Option<String>, value: Option<String>, contradictory: &mut bool) {
+    let Some(value) = value.filter(|value| !value.is_empty()) else {
+        return;
+    };
+    match known {
+        Some(known) => *contradictory |= *known != value,
+        None => *known = Some(value),
+    }
+}
+
+#[cfg(test)]
+#[path = "classify_tests.rs"]
+mod tests;

@@ -1,0 +1,8 @@
+//! Floor 3: what becomes of one request to the model.
+
+pub mod admission;
+pub mod body;
+pub mod classify;
+pub mod instructions;
+pub mod plan;
+pub mod refusal;

@@ -1,0 +1,235 @@
+//! Refusals: the only place that turns a reason into what codex or the client sees.
+//!
+//! The shapes are those that end a turn at once on every codex we support: HTTP 400 with a plain
+//! line, and on a WebSocket one `response.failed` event with the code `invalid_prompt`.
+
+use serde_json::{Value, json};
+
+use crate::base::limits::MAX_BODY_BYTES;
+use crate::base::reason::Reason;
+use crate::session::machine::Denial;
+
+/// A request that doesn't go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    reason: Reason,
+    words: String,
+    remedy: &'static str,
+}
+
+/// How a size came about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Measured {
+    /// An HTTP body on the wire.
+    Body,
+    /// An HTTP body with its context.
+    BodyAfterInjection,
+    /// A WebSocket message.
+    Message,
+    /// A WebSocket message with its context.
+    MessageAfterInjection,
+}
+
+impl Refusal {
+    /// Refuses for `reason`, in the words that go with it.
+    pub fn new(reason: Reason) -> Self {
+        let (words, remedy) = words(reason);
+        Self {
+            reason,
+            words: words.to_owned(),
+            remedy,
+        }
+    }
+
+    /// Refuses a body or message of `bytes`.
+    pub fn too_large(measured: Measured, bytes: u64) -> Self {
+        let what = match measured {
+            Measured::Body => format!("request body is {bytes} bytes"),
+            Measured::BodyAfterInjection => {
+                format!("request body is {bytes} bytes with its context")
+            }
+            Measured::Message => format!("WebSocket message is {bytes} bytes"),
+            Measured::MessageAfterInjection => {
+                format!("WebSocket message is {bytes} bytes with its context")
+            }
+        };
+        Self {
+            reason: Reason::RequestTooLarge,
+            words: format!("{what}, the limit is {MAX_BODY_BYTES}"),
+            remedy: TOO_LARGE_REMEDY,
+        }
+    }
+
+    /// Refuses a compressed body that opens to more than the limit.
+    pub fn inflates_too_large() -> Self {
+        Self {
+            reason: Reason::RequestTooLarge,
+            words: format!("request body is more than {MAX_BODY_BYTES} bytes inflated"),
+            remedy: TOO_LARGE_REMEDY,
+        }
+    }
+
+    /// Refuses a content encoding that the relay doesn't open.
+    pub fn encoding(encoding: &str) -> Self {
+        let shown: String = encoding.chars().take(40).collect();
+        Self {
+            reason: Reason::EncodingUnsupported,
+            words: format!("content encoding {shown:?} can't be read, expected zstd or none"),
+            remedy: "",
+        }
+    }
+
+    /// Says that the upstream can't be reached; `detail` names the host and the hop.
+    pub fn upstream(reason: Reason, detail: String) -> Self {
+        Self {
+            reason,
+            words: detail,
+            remedy: "",
+        }
+    }
+
+    /// The reason code.
+    pub fn reason(&self) -> Reason {
+        self.reason
+    }
+
+    /// The one line that a person reads.
+    pub fn line(&self) -> String {
+        format!(
+            "codex-relay: {} ({}){}",
+            self.words, self.reason, self.remedy
+        )
+    }
+
+    /// The event that ends the turn on a WebSocket.
+    pub fn event(&self) -> String {
+        json!({
+            "type": "response.failed",
+            "sequence_number": 0,
+            "response": {
+                "id": "resp_codex_relay",
+                "object": "response",
+                "status": "failed",
+                "output": [],
+                "error": { "code": "invalid_prompt", "message": self.line() },
+            },
+        })
+        .to_string()
+    }
+}
+
+/// The JSON-RPC error that answers a request of the client.
+pub fn error(denial: &Denial) -> Value {
+    match denial {
+        Denial::Busy { what, limit } => json!({
+            "code": SERVER_BUSY,
+            "message": format!("codex-relay: {limit} {what} already; close some and try again"),
+            "data": { "reason": Reason::Busy.code(), "limit": limit },
+        }),
+        Denial::ContextTooLarge {
+            bytes,
+            limit,
+            sections,
+        } => {
+            let sections: Vec<Value> = sections
+                .iter()
+                .map(|section| json!({ "name": section.name, "bytes": section.bytes }))
+                .collect();
+            json!({
+                "code": INVALID_PARAMS,
+                "message": format!(
+                    "prepared context is {bytes} bytes, the limit is {limit}; \
+                     reduce the bootstrap or skills budgets, or the attached context"
+                ),
+                "data": {
+                    "reason": Reason::ContextTooLarge.code(),
+                    "bytes": bytes,
+                    "limit": limit,
+                    "sections": sections,
+                },
+            })
+        }
+        Denial::ContextUnavailable => json!({
+            "code": INVALID_PARAMS,
+            "message": "the agent workspace can't be read; see that the folder given by --workspace exists and is readable",
+            "data": { "reason": Reason::ContextUnavailable.code() },
+        }),
+    }
+}
+
+fn words(reason: Reason) -> (&'static str, &'static str) {
+    match reason {
+        Reason::BodyInvalid => (
+            "request body is not one JSON object with at most one instructions member",
+            "",
+        ),
+        Reason::Busy => ("every place for requests is taken", ""),
+        Reason::ContextTooLarge => (
+            "the prepared context is over its limit",
+            ": reduce the workspace files",
+        ),
+        Reason::ContextUnavailable => (
+            "the agent workspace can't be read",
+            ": see that its folder exists and is readable",
+        ),
+        Reason::EncodingUnsupported => ("content encoding can't be read", ""),
+        Reason::GenerationStale => (
+            "the request belongs to a turn that is over",
+            ": send the message again",
+        ),
+        Reason::InstructionsInvalid => ("instructions is neither absent, null nor a string", ""),
+        Reason::MetadataContradictory => (
+            "the request's metadata contradicts itself",
+            UNRECOGNIZED_REMEDY,
+        ),
+        Reason::MetadataUnrecognized => {
+            ("the request's metadata can't be read", UNRECOGNIZED_REMEDY)
+        }
+        Reason::RequestTooLarge => ("the request is over its limit", TOO_LARGE_REMEDY),
+        Reason::RouteClosed => ("the route is closed", ""),
+        Reason::ThreadUnknown => (
+            "the request claims a turn on a thread that this client doesn't drive",
+            ": resume the thread",
+        ),
+        Reason::UpstreamTlsFailed => ("the TLS handshake with the upstream failed", ""),
+        Reason::UpstreamUnreachable => ("the upstream can't be reached", ""),
+    }
+}
+
+/// Codex sends a refused turn again with the next one: only going back helps.
+const TOO_LARGE_REMEDY: &str =
+    ": go back to a turn that fits with thread/revert, or start a new thread";
+
+/// The version of codex may be newer than the relay.
+const UNRECOGNIZED_REMEDY: &str = ": this codex may be newer than the relay; --on-unrecognized pass lets such requests through without context";
+
+/// JSON-RPC's code for params that can't be used.
+const INVALID_PARAMS: i32 = -32602;
+
+/// The code that codex itself uses when it is overloaded.
+const SERVER_BUSY: i32 = -32001;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn line_has_the_numbers_and_the_reason() {
+        let line = Refusal::too_large(Measured::Body, 33_554_433).line();
+        assert!(line.starts_with(
+            "codex-relay: request body is 33554433 bytes, the limit is 33554432 (request_too_large)"
+        ));
+    }
+
+    #[test]
+    fn every_reason_makes_one_line_and_a_terminal_event() {
+        for reason in Reason::ALL {
+            let refusal = Refusal::new(reason);
+            assert!(!refusal.line().contains('\n'));
+            let event: Value = serde_json::from_str(&refusal.event()).unwrap();
+            assert_eq!(event["type"], "response.failed");
+            assert_eq!(event["response"]["error"]["code"], "invalid_prompt");
+            assert_eq!(event["response"]["error"]["message"], refusal.line());
+        }
+    }
+}
