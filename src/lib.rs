@@ -1,8 +1,14 @@
 //! codex-relay.
 
 pub mod base;
+pub mod child;
 pub mod context;
 pub mod exchange;
 pub mod lifecycle;
 pub mod session;
+pub mod feed;
+pub mod stdio;
+pub mod telemetry;
+pub mod upstream;
 pub mod wire;
+pub mod workspace;

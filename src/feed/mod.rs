@@ -1,0 +1,3 @@
+//! Floor 5: where contexts come from.
+
+pub mod source;

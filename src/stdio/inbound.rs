@@ -1,0 +1,112 @@
+//! The client's lines to codex's stdin.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufWriter};
+
+use crate::base::ids::{Generation, RequestId};
+use crate::base::limits::{MAX_LINE_BYTES, PIPE_READ_BYTES};
+use crate::context::snapshot::Snapshot;
+use crate::exchange::refusal;
+use crate::feed::source::Feed;
+use crate::session::intercept::{ClientVerdict, Prepare};
+use crate::session::machine::Denial;
+use crate::session::shared::SharedSession;
+use crate::stdio::writer::LineSender;
+use crate::wire::edit::pieces;
+use crate::wire::lines::{LineFramer, Piece};
+
+/// What the pump needs.
+#[derive(Debug)]
+pub struct Inbound {
+    /// The session that decides.
+    pub session: SharedSession,
+    /// Where contexts come from.
+    pub feed: Feed,
+    /// The client, for answers of our own.
+    pub client: LineSender,
+}
+
+impl Inbound {
+    /// Passes lines on until `from` ends or codex reads no more; then codex's stdin is closed.
+    pub async fn pump<R, W>(self, mut from: R, to: W)
+    where
+        R: AsyncRead + Unpin,
+        W: AsyncWrite + Unpin,
+    {
+        let mut framer = LineFramer::new(MAX_LINE_BYTES);
+        let mut to = BufWriter::with_capacity(PIPE_READ_BYTES, to);
+        loop {
+            framer.buffer().reserve(PIPE_READ_BYTES);
+            let count = from.read_buf(framer.buffer()).await.unwrap_or(0);
+            while let Some(piece) = framer.next_piece() {
+                if self.pass(piece, &mut to).await.is_err() {
+                    return;
+                }
+            }
+            if count == 0 {
+                break;
+            }
+            if to.flush().await.is_err() {
+                return;
+            }
+        }
+        if let Some(last) = framer.finish() {
+            let _ = self.pass(last, &mut to).await;
+        }
+        let _ = to.shutdown().await;
+    }
+
+    async fn pass<W: AsyncWrite + Unpin>(&self, piece: Piece, to: &mut W) -> std::io::Result<()> {
+        let line = match piece {
+            Piece::Line(line) => line,
+            Piece::LongHead(part) | Piece::LongRest(part) => return to.write_all(&part).await,
+        };
+        let mut verdict = self.session.with(|session| session.on_client_line(&line));
+        if let ClientVerdict::Prepare(prepare) = verdict {
+            // Lines that wait in the buffer must not wait for the disk.
+            to.flush().await?;
+            verdict = self.prepare(&line, prepare).await;
+        }
+        match verdict {
+            ClientVerdict::Pass | ClientVerdict::Prepare(_) => to.write_all(&line).await,
+            ClientVerdict::Rewrite(edits) => {
+                for piece in pieces(&line, edits) {
+                    to.write_all(&piece).await?;
+                }
+                Ok(())
+            }
+            ClientVerdict::Refuse { id, denial } => {
+                // The client may have stopped reading: then there is nobody to tell.
+                let _ = self.client.send(answer(&id, &denial)).await;
+                Ok(())
+            }
+        }
+    }
+
+    async fn prepare(&self, line: &Bytes, prepare: Prepare) -> ClientVerdict {
+        let snapshot: Option<Arc<Snapshot>> = match self.feed.snapshot().await {
+            Ok(snapshot) => Some(snapshot),
+            Err(error) => {
+                tracing::warn!(%error, "no context");
+                None
+            }
+        };
+        let mut bits = [0; 16];
+        if getrandom::fill(&mut bits).is_err() {
+            tracing::error!("the system has no random numbers");
+        }
+        let fresh = Generation::from_random(bits);
+        self.session
+            .with(|session| session.on_context(line, prepare, snapshot, fresh))
+    }
+}
+
+/// The line that answers a request of the client with an error.
+fn answer(id: &RequestId, denial: &Denial) -> Bytes {
+    let error: Value = refusal::error(denial);
+    let id = String::from_utf8_lossy(id.as_bytes());
+    Bytes::from(format!("{{\"id\":{id},\"error\":{error}}}\n"))
+}

@@ -1,0 +1,7 @@
+//! Floor 6: the drivers of the three standard streams.
+
+pub mod errors;
+pub mod inbound;
+pub mod outbound;
+pub mod pipe;
+pub mod writer;

@@ -1,0 +1,79 @@
+//! Codex's stdout to the client.
+
+use bytes::Bytes;
+use tokio::io::AsyncRead;
+
+use crate::base::limits::MAX_LINE_BYTES;
+use crate::session::observe::CodexVerdict;
+use crate::session::shared::SharedSession;
+use crate::stdio::pipe::Pipe;
+use crate::stdio::writer::LineSender;
+use crate::wire::edit::apply;
+use crate::wire::lines::{LineFramer, Piece};
+use crate::wire::redact::{Redactor, StreamRedactor};
+
+/// What the pump needs.
+#[derive(Debug)]
+pub struct Outbound {
+    /// The session that learns.
+    pub session: SharedSession,
+    /// Takes our secret out of lines.
+    pub redactor: Redactor,
+    /// Takes our secret out of lines that come in parts.
+    pub long_redactor: StreamRedactor,
+    /// The client.
+    pub client: LineSender,
+}
+
+impl Outbound {
+    /// Passes lines on until `from` ends or the client reads no more.
+    pub async fn pump<R: AsyncRead + Unpin>(mut self, mut from: Pipe<R>) {
+        let mut framer = LineFramer::new(MAX_LINE_BYTES);
+        while from.read_into(framer.buffer()).await {
+            while let Some(piece) = framer.next_piece() {
+                if self.pass(piece).await.is_none() {
+                    return;
+                }
+            }
+        }
+        if let Some(last) = framer.finish()
+            && self.pass(last).await.is_some()
+        {
+            let rest = self.long_redactor.finish();
+            let _ = self.send(rest).await;
+        }
+    }
+
+    async fn pass(&mut self, piece: Piece) -> Option<()> {
+        match piece {
+            Piece::Line(line) => match self.session.with(|session| session.on_codex_line(&line)) {
+                CodexVerdict::Keep => Some(()),
+                CodexVerdict::Pass => {
+                    let edits = self.redactor.edits(&line);
+                    self.send(apply(&line, edits)).await
+                }
+            },
+            Piece::LongHead(part) => {
+                let part = self.long_redactor.push(&part);
+                self.send(part).await
+            }
+            Piece::LongRest(part) => {
+                let is_last = part.ends_with(b"\n");
+                let part = self.long_redactor.push(&part);
+                self.send(part).await?;
+                if is_last {
+                    let rest = self.long_redactor.finish();
+                    self.send(rest).await?;
+                }
+                Some(())
+            }
+        }
+    }
+
+    async fn send(&self, line: Bytes) -> Option<()> {
+        if line.is_empty() {
+            return Some(());
+        }
+        self.client.send(line).await.ok()
+    }
+}
