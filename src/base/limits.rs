@@ -65,6 +65,15 @@ pub const MAX_IDLE_UPSTREAM: usize = 32;
 /// How long a pooled connection is kept. / Below the idle time-outs of common front ends.
 pub const IDLE_UPSTREAM: Duration = Duration::from_secs(50);
 
+/// Fragments of a message on their way to the upstream. / A pong must not wait behind 32 MiB.
+pub const FRAGMENT_BYTES: usize = 1024 * 1024;
+
+/// Refusals that wait for the end of a message to codex.
+pub const MAX_QUEUED_REFUSALS: usize = 16;
+
+/// From the end of one leg of a WebSocket to the end of the other.
+pub const CLOSE_GRACE: Duration = Duration::from_secs(5);
+
 /// Reads on either leg of a WebSocket.
 pub const FRAME_READ_BYTES: usize = 64 * 1024;
 

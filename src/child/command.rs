@@ -95,7 +95,9 @@ mod tests {
     use super::*;
 
     fn of(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
-        let own = pairs.iter().map(|(name, value)| ((*name).into(), (*value).into()));
+        let own = pairs
+            .iter()
+            .map(|(name, value)| ((*name).into(), (*value).into()));
         let mut out: Vec<(String, String)> = environment(own)
             .into_iter()
             .map(|(n, v)| (n.into_string().unwrap(), v.into_string().unwrap()))

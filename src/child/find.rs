@@ -19,7 +19,9 @@ pub struct Found {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FindError {
     /// Nothing on PATH.
-    #[error("no codex on PATH; install it (npm install -g @openai/codex) or name it with --codex PATH")]
+    #[error(
+        "no codex on PATH; install it (npm install -g @openai/codex) or name it with --codex PATH"
+    )]
     NotOnPath,
     /// What was named can't be run.
     #[error("--codex {0:?} is not an executable file")]
@@ -153,7 +155,12 @@ mod tests {
         fs::create_dir_all(shim.parent().unwrap()).unwrap();
         symlink(&script, &shim).unwrap();
         assert_eq!(find(Some(&shim), None, None).unwrap().program, shim);
-        let native = modules.join("@openai").join(package).join("vendor").join(target).join("bin/codex");
+        let native = modules
+            .join("@openai")
+            .join(package)
+            .join("vendor")
+            .join(target)
+            .join("bin/codex");
         executable(&native, "");
         let found = find(Some(&shim), None, None).unwrap();
         assert_eq!(found.program, native);

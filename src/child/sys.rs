@@ -21,7 +21,9 @@ pub(super) fn die_with_parent(command: &mut Command) {
         command.pre_exec(move || {
             prctl::set_pdeathsig(Signal::SIGTERM)?;
             if getppid() != parent {
-                return Err(io::Error::from_raw_os_error(nix::errno::Errno::ESRCH as i32));
+                return Err(io::Error::from_raw_os_error(
+                    nix::errno::Errno::ESRCH as i32,
+                ));
             }
             Ok(())
         });

@@ -15,6 +15,7 @@ pub struct Refusal {
     reason: Reason,
     words: String,
     remedy: &'static str,
+    may_pass_later: bool,
 }
 
 /// How a size came about.
@@ -38,6 +39,7 @@ impl Refusal {
             reason,
             words: words.to_owned(),
             remedy,
+            may_pass_later: false,
         }
     }
 
@@ -57,6 +59,7 @@ impl Refusal {
             reason: Reason::RequestTooLarge,
             words: format!("{what}, the limit is {MAX_BODY_BYTES}"),
             remedy: TOO_LARGE_REMEDY,
+            may_pass_later: false,
         }
     }
 
@@ -66,6 +69,7 @@ impl Refusal {
             reason: Reason::RequestTooLarge,
             words: format!("request body is more than {MAX_BODY_BYTES} bytes inflated"),
             remedy: TOO_LARGE_REMEDY,
+            may_pass_later: false,
         }
     }
 
@@ -76,16 +80,23 @@ impl Refusal {
             reason: Reason::EncodingUnsupported,
             words: format!("content encoding {shown:?} can't be read, expected zstd or none"),
             remedy: "",
+            may_pass_later: false,
         }
     }
 
-    /// Says that the upstream can't be reached; `detail` names the host and the hop.
-    pub fn upstream(reason: Reason, detail: String) -> Self {
+    /// Says that the upstream can't be reached; `words` name the host and the hop.
+    pub fn upstream(reason: Reason, words: String, may_pass_later: bool) -> Self {
         Self {
             reason,
-            words: detail,
+            words,
             remedy: "",
+            may_pass_later,
         }
+    }
+
+    /// Whether trying again may help: then codex is told with a 502, on which it does.
+    pub fn may_pass_later(&self) -> bool {
+        self.may_pass_later
     }
 
     /// The reason code.

@@ -57,7 +57,12 @@ impl Feed {
         }
         let (fragments, cuts) = shape(fragments, budgets);
         for Cut { file, chars, kept } in cuts {
-            tracing::warn!(file, chars, kept, "workspace file is over its budget and was cut");
+            tracing::warn!(
+                file,
+                chars,
+                kept,
+                "workspace file is over its budget and was cut"
+            );
         }
         Ok(Arc::new(render(&fragments)))
     }

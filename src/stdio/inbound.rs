@@ -6,6 +6,7 @@ use bytes::Bytes;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufWriter};
 
+use crate::base::chain::Chain;
 use crate::base::ids::{Generation, RequestId};
 use crate::base::limits::{MAX_LINE_BYTES, PIPE_READ_BYTES};
 use crate::context::snapshot::Snapshot;
@@ -87,16 +88,17 @@ impl Inbound {
     }
 
     async fn prepare(&self, line: &Bytes, prepare: Prepare) -> ClientVerdict {
-        let snapshot: Option<Arc<Snapshot>> = match self.feed.snapshot().await {
+        let mut snapshot: Option<Arc<Snapshot>> = match self.feed.snapshot().await {
             Ok(snapshot) => Some(snapshot),
             Err(error) => {
-                tracing::warn!(%error, "no context");
+                tracing::warn!("no context for this turn: {}", Chain(&error));
                 None
             }
         };
         let mut bits = [0; 16];
-        if getrandom::fill(&mut bits).is_err() {
-            tracing::error!("the system has no random numbers");
+        if let Err(error) = getrandom::fill(&mut bits) {
+            tracing::error!(%error, "the system has no random numbers");
+            snapshot = None;
         }
         let fresh = Generation::from_random(bits);
         self.session

@@ -129,7 +129,9 @@ impl Clients {
     }
 }
 
-fn client(connector: HttpsConnector<HttpConnector>) -> Client<HttpsConnector<HttpConnector>, OutBody> {
+fn client(
+    connector: HttpsConnector<HttpConnector>,
+) -> Client<HttpsConnector<HttpConnector>, OutBody> {
     Client::builder(TokioExecutor::new())
         .pool_timer(TokioTimer::new())
         .pool_idle_timeout(IDLE_UPSTREAM)

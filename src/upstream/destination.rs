@@ -58,7 +58,9 @@ impl Base {
         if authority.as_str().contains('@') {
             return Err(BaseError::UserInfo);
         }
-        let path = parts.path_and_query.unwrap_or_else(|| PathAndQuery::from_static("/"));
+        let path = parts
+            .path_and_query
+            .unwrap_or_else(|| PathAndQuery::from_static("/"));
         if path.query().is_some() {
             return Err(BaseError::Query);
         }
@@ -157,8 +159,14 @@ mod tests {
             ("/v1", BaseError::NotAUrl),
             ("", BaseError::NotAUrl),
             ("ftp://h", BaseError::Scheme("ftp".to_owned())),
-            ("http://h.example", BaseError::PlainHttp("h.example".to_owned())),
-            ("http://127.0.0.1.evil.example", BaseError::PlainHttp("127.0.0.1.evil.example".to_owned())),
+            (
+                "http://h.example",
+                BaseError::PlainHttp("h.example".to_owned()),
+            ),
+            (
+                "http://127.0.0.1.evil.example",
+                BaseError::PlainHttp("127.0.0.1.evil.example".to_owned()),
+            ),
             ("https://u:p@h", BaseError::UserInfo),
             ("https://h/v1?a=b", BaseError::Query),
             ("https://h/v1#a", BaseError::Query),

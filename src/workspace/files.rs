@@ -97,7 +97,13 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         fs::write(root.path().join("at"), vec![b'x'; MAX_FILE_BYTES]).unwrap();
         fs::write(root.path().join("above"), vec![b'x'; MAX_FILE_BYTES + 1]).unwrap();
-        assert_eq!(read_below(root.path(), "at").unwrap().map(|t| t.len()), Some(MAX_FILE_BYTES));
-        assert!(matches!(read_below(root.path(), "above"), Err(ReadError::TooLong)));
+        assert_eq!(
+            read_below(root.path(), "at").unwrap().map(|t| t.len()),
+            Some(MAX_FILE_BYTES)
+        );
+        assert!(matches!(
+            read_below(root.path(), "above"),
+            Err(ReadError::TooLong)
+        ));
     }
 }

@@ -72,6 +72,9 @@ mod tests {
         let file = root.path().join("file");
         fs::write(&file, "").unwrap();
         assert!(matches!(load(&file), Err(LoadError::NotAFolder)));
-        assert!(matches!(load(&root.path().join("no")), Err(LoadError::Root(_))));
+        assert!(matches!(
+            load(&root.path().join("no")),
+            Err(LoadError::Root(_))
+        ));
     }
 }

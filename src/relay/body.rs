@@ -1,0 +1,173 @@
+//! Request bodies: read within a bound, or counted while they pass.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Bytes, BytesMut};
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use crate::base::limits::{DRAIN_DEADLINE, MAX_BODY_BYTES};
+
+/// Why a body wasn't read.
+#[derive(Debug)]
+pub enum ReadError {
+    /// The peer went away, or broke the framing.
+    Broken(hyper::Error),
+    /// It is over the bound; all of it was thrown away.
+    TooLarge {
+        /// Its size, as far as it came.
+        bytes: u64,
+    },
+}
+
+/// Reads a body of at most [`MAX_BODY_BYTES`].
+///
+/// One that is longer is read to its end and thrown away: codex listens only then.
+pub async fn read(mut body: Incoming) -> Result<Bytes, ReadError> {
+    let announced = body.size_hint().exact();
+    if let Some(bytes) = announced.filter(|bytes| is_over(*bytes)) {
+        drain(body).await;
+        return Err(ReadError::TooLarge { bytes });
+    }
+    let expected = usize::try_from(announced.unwrap_or(0)).unwrap_or(0);
+    let mut whole = BytesMut::with_capacity(expected);
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(ReadError::Broken)?;
+        let Ok(data) = frame.into_data() else {
+            continue;
+        };
+        if whole.len() + data.len() > MAX_BODY_BYTES {
+            let so_far = length(&whole) + length(&data);
+            drop(whole);
+            let bytes = so_far + drain(body).await;
+            return Err(ReadError::TooLarge { bytes });
+        }
+        whole.extend_from_slice(&data);
+    }
+    Ok(whole.freeze())
+}
+
+/// Throws the rest of a body away and says how much it was.
+pub async fn drain(mut body: Incoming) -> u64 {
+    let mut bytes = 0;
+    // A sender that stops sending is given up after a while: it hears from us all the same.
+    let _ = timeout(DRAIN_DEADLINE, async {
+        while let Some(Ok(frame)) = body.frame().await {
+            bytes += frame.data_ref().map_or(0, length);
+        }
+    })
+    .await;
+    bytes
+}
+
+fn is_over(bytes: u64) -> bool {
+    usize::try_from(bytes).map_or(true, |bytes| bytes > MAX_BODY_BYTES)
+}
+
+fn length(data: &(impl AsRef<[u8]> + ?Sized)) -> u64 {
+    u64::try_from(data.as_ref().len()).unwrap_or(u64::MAX)
+}
+
+/// A body that passes while its bytes are counted.
+///
+/// Over the bound it fails, which aborts the request to the upstream, and gives the rest of the
+/// body to whoever answers codex.
+#[derive(Debug)]
+pub struct Counted {
+    inner: Option<Incoming>,
+    seen: u64,
+    over: Option<oneshot::Sender<(u64, Incoming)>>,
+}
+
+/// The bound was passed in the middle of a body.
+#[derive(Debug, thiserror::Error)]
+#[error("request body is over {MAX_BODY_BYTES} bytes")]
+pub struct OverTheBound;
+
+impl Counted {
+    /// Counts `body`; the receiver gets what is left of one that is too large.
+    pub fn new(body: Incoming) -> (Self, oneshot::Receiver<(u64, Incoming)>) {
+        let (over, rest) = oneshot::channel();
+        let counted = Self {
+            inner: Some(body),
+            seen: 0,
+            over: Some(over),
+        };
+        (counted, rest)
+    }
+}
+
+impl Body for Counted {
+    type Data = Bytes;
+    type Error = Box<dyn std::error::Error + Send + Sync>;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let Some(inner) = self.inner.as_mut() else {
+            return Poll::Ready(None);
+        };
+        let Some(frame) = ready!(Pin::new(inner).poll_frame(context)) else {
+            return Poll::Ready(None);
+        };
+        let frame = frame?;
+        self.seen += frame.data_ref().map_or(0, length);
+        if is_over(self.seen) {
+            if let (Some(over), Some(rest)) = (self.over.take(), self.inner.take()) {
+                let _ = over.send((self.seen, rest));
+            }
+            return Poll::Ready(Some(Err(OverTheBound.into())));
+        }
+        Poll::Ready(Some(Ok(frame)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.as_ref().is_none_or(Body::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.as_ref().map(Body::size_hint).unwrap_or_default()
+    }
+}
+
+/// A body whose pieces are all there.
+#[derive(Debug)]
+pub struct Pieces {
+    left: VecDeque<Bytes>,
+}
+
+impl Pieces {
+    /// Sends `pieces` one after the other.
+    pub fn new(pieces: Vec<Bytes>) -> Self {
+        Self {
+            left: pieces.into(),
+        }
+    }
+}
+
+impl Body for Pieces {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Ready(self.left.pop_front().map(Frame::data).map(Ok))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.left.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.left.iter().map(|piece| length(piece)).sum())
+    }
+}

@@ -1,0 +1,76 @@
+//! One body or message, judged: the steps that HTTP and WebSocket share.
+
+use bytes::Bytes;
+
+use crate::base::chain::Chain;
+use crate::base::limits::MAX_BODY_BYTES;
+use crate::exchange::body::Body;
+use crate::exchange::classify::Identity;
+use crate::exchange::instructions::splice;
+use crate::exchange::plan::{Plan, from_decision, plan};
+use crate::exchange::refusal::{Measured, Refusal};
+use crate::relay::listener::Relay;
+use crate::wire::edit::pieces;
+
+/// What becomes of it.
+#[derive(Debug)]
+pub enum Judged {
+    /// It goes on as it came.
+    Forward,
+    /// It goes on as these pieces, which hold the context once.
+    Inject(Vec<Bytes>),
+    /// It doesn't go on.
+    Refuse(Refusal),
+}
+
+/// Judges `bytes`, whose other carriers `identity` has read already.
+pub async fn judge(
+    relay: &Relay,
+    bytes: &Bytes,
+    body: &Body,
+    mut identity: Identity,
+    measured: Measured,
+) -> Judged {
+    identity.read_body(bytes, body);
+    let mut planned = plan(identity, body, relay.on_unrecognized, |request| {
+        relay.session.with(|session| session.decide(request))
+    });
+    if let Plan::Prepare(request) = planned {
+        let snapshot = match relay.feed.snapshot().await {
+            Ok(snapshot) => Some(snapshot),
+            Err(error) => {
+                tracing::warn!(
+                    "no context for a turn that codex started: {}",
+                    Chain(&error)
+                );
+                None
+            }
+        };
+        planned = from_decision(
+            relay
+                .session
+                .with(|session| session.on_native_context(&request, snapshot)),
+        );
+    }
+    let snapshot = match planned {
+        Plan::Forward | Plan::Prepare(_) => return Judged::Forward,
+        Plan::ForwardWithWarning(reason) => {
+            tracing::warn!(%reason, "model request without readable metadata passed on");
+            return Judged::Forward;
+        }
+        Plan::Refuse(reason) => return Judged::Refuse(Refusal::new(reason)),
+        Plan::Inject(snapshot) => snapshot,
+    };
+    match splice(bytes, body, &snapshot) {
+        Err(reason) => Judged::Refuse(Refusal::new(reason)),
+        Ok(edit) => {
+            let pieces = pieces(bytes, vec![edit]);
+            let size: usize = pieces.iter().map(Bytes::len).sum();
+            if size > MAX_BODY_BYTES {
+                let size = u64::try_from(size).unwrap_or(u64::MAX);
+                return Judged::Refuse(Refusal::too_large(measured, size));
+            }
+            Judged::Inject(pieces)
+        }
+    }
+}

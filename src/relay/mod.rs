@@ -1,0 +1,9 @@
+//! Floor 6: the drivers of the private endpoint.
+
+pub mod body;
+pub mod down;
+pub mod http;
+pub mod judge;
+pub mod listener;
+pub mod up;
+pub mod websocket;

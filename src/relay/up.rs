@@ -1,0 +1,258 @@
+//! From codex to the upstream: messages that decide are read whole, everything else passes.
+
+use bytes::{Buf, Bytes, BytesMut};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::mpsc;
+
+use crate::base::limits::{FRAGMENT_BYTES, FRAME_READ_BYTES, MAX_MESSAGE_BYTES};
+use crate::exchange::body::Body;
+use crate::exchange::classify::Identity;
+use crate::exchange::refusal::{Measured, Refusal};
+use crate::relay::judge::{Judged, judge};
+use crate::relay::listener::Relay;
+use crate::wire::frames::{FrameHead, MAX_HEAD_BYTES, OpCode, Parsed, apply_mask};
+
+/// The pump towards the upstream.
+#[derive(Debug)]
+pub struct Up<'a, R, W> {
+    relay: &'a Relay,
+    from: R,
+    to: W,
+    refuse: mpsc::Sender<String>,
+    buffer: BytesMut,
+    message: Message,
+}
+
+/// How the pump ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Codex ended its side, or broke the protocol.
+    CodexGone,
+    /// The upstream takes no more.
+    UpstreamGone,
+}
+
+/// The data message that codex is sending.
+#[derive(Debug, Default)]
+struct Message {
+    /// Its text so far, unmasked; empty once it is over the bound.
+    text: BytesMut,
+    /// Its size so far.
+    size: u64,
+    /// What it is; none between messages.
+    kind: Option<Kind>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Text: read whole, then judged.
+    Judged,
+    /// Binary, or of an opcode we don't know: passes frame by frame.
+    Passed,
+}
+
+impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Up<'a, R, W> {
+    /// Passes frames of `from` on to `to`; refusals go to `refuse`.
+    pub fn new(relay: &'a Relay, from: R, to: W, refuse: mpsc::Sender<String>) -> Self {
+        Self {
+            relay,
+            from,
+            to,
+            refuse,
+            buffer: BytesMut::new(),
+            message: Message::default(),
+        }
+    }
+
+    /// Runs until one side ends.
+    pub async fn run(mut self) -> End {
+        loop {
+            match self.frame().await {
+                Ok(()) => {}
+                Err(end) => return end,
+            }
+        }
+    }
+
+    async fn frame(&mut self) -> Result<(), End> {
+        let (head, raw) = self.head().await?;
+        if head.opcode.is_control() || head.mask.is_none() {
+            return self.pass_frame(&head, raw).await;
+        }
+        let kind = match (head.opcode, self.message.kind) {
+            (OpCode::Continuation, Some(kind)) => kind,
+            (OpCode::Text, None) => Kind::Judged,
+            _ => Kind::Passed,
+        };
+        self.message.kind = (!head.fin).then_some(kind);
+        match kind {
+            Kind::Passed => self.pass_frame(&head, raw).await,
+            Kind::Judged => {
+                self.collect(&head).await?;
+                if head.fin {
+                    return self.judge().await;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Reads the next head, and its bytes as they came.
+    async fn head(&mut self) -> Result<(FrameHead, Bytes), End> {
+        loop {
+            match FrameHead::parse(&self.buffer) {
+                Parsed::Head { head, size } => {
+                    return Ok((head, self.buffer.split_to(size).freeze()));
+                }
+                Parsed::Invalid => return Err(End::CodexGone),
+                Parsed::Incomplete => self.read().await?,
+            }
+        }
+    }
+
+    async fn read(&mut self) -> Result<(), End> {
+        self.buffer.reserve(FRAME_READ_BYTES);
+        match self.from.read_buf(&mut self.buffer).await {
+            Ok(count) if count > 0 => Ok(()),
+            Ok(_) | Err(_) => Err(End::CodexGone),
+        }
+    }
+
+    /// Takes up to `left` bytes of payload, at least one.
+    async fn payload(&mut self, left: u64) -> Result<BytesMut, End> {
+        if self.buffer.is_empty() {
+            self.read().await?;
+        }
+        let count =
+            usize::try_from(left).map_or(self.buffer.len(), |left| left.min(self.buffer.len()));
+        Ok(self.buffer.split_to(count))
+    }
+
+    /// Passes a frame on as it came, masked bytes and all.
+    async fn pass_frame(&mut self, head: &FrameHead, raw: Bytes) -> Result<(), End> {
+        self.write(&raw).await?;
+        let mut left = head.length;
+        while left > 0 {
+            let part = self.payload(left).await?;
+            left -= u64::try_from(part.len()).unwrap_or(0);
+            self.write(&part).await?;
+        }
+        self.flush().await
+    }
+
+    /// Adds a fragment to the message; over the bound it is only counted.
+    async fn collect(&mut self, head: &FrameHead) -> Result<(), End> {
+        let key = head.mask.unwrap_or_default();
+        self.message.size = self.message.size.saturating_add(head.length);
+        let fits = usize::try_from(self.message.size).is_ok_and(|size| size <= MAX_MESSAGE_BYTES);
+        if fits {
+            self.message
+                .text
+                .reserve(usize::try_from(head.length).unwrap_or(0));
+        } else {
+            self.message.text = BytesMut::new();
+        }
+        let mut offset = 0;
+        let mut left = head.length;
+        while left > 0 {
+            let mut part = self.payload(left).await?;
+            left -= u64::try_from(part.len()).unwrap_or(0);
+            if fits {
+                apply_mask(&mut part, key, offset);
+                offset += part.len();
+                self.message.text.extend_from_slice(&part);
+            }
+        }
+        Ok(())
+    }
+
+    /// Decides on a whole text message.
+    async fn judge(&mut self) -> Result<(), End> {
+        let Message { text, size, .. } = std::mem::take(&mut self.message);
+        if usize::try_from(size).map_or(true, |size| size > MAX_MESSAGE_BYTES) {
+            return self
+                .refuse(&Refusal::too_large(Measured::Message, size))
+                .await;
+        }
+        let text = text.freeze();
+        let body = Body::read(&text);
+        if !body.is_create {
+            return self.send(vec![text]).await;
+        }
+        let judged = judge(
+            self.relay,
+            &text,
+            &body,
+            Identity::default(),
+            Measured::MessageAfterInjection,
+        );
+        match judged.await {
+            Judged::Forward => {
+                tracing::debug!(bytes = text.len(), "model message passed");
+                self.send(vec![text]).await
+            }
+            Judged::Inject(pieces) => {
+                let to: usize = pieces.iter().map(Bytes::len).sum();
+                tracing::debug!(from = text.len(), to, "model message injected");
+                self.send(pieces).await
+            }
+            Judged::Refuse(refusal) => self.refuse(&refusal).await,
+        }
+    }
+
+    async fn refuse(&mut self, refusal: &Refusal) -> Result<(), End> {
+        tracing::warn!(reason = %refusal.reason(), "{}", refusal.line());
+        let sent = self.refuse.send(refusal.event()).await;
+        sent.map_err(|_| End::UpstreamGone)
+    }
+
+    /// Sends a text message in fragments, masked anew.
+    async fn send(&mut self, pieces: Vec<Bytes>) -> Result<(), End> {
+        let mut left: usize = pieces.iter().map(Bytes::len).sum();
+        let mut pieces = pieces.into_iter();
+        let mut piece = Bytes::new();
+        let mut opcode = OpCode::Text;
+        loop {
+            let size = left.min(FRAGMENT_BYTES);
+            left -= size;
+            let mut key = [0; 4];
+            // A mask hides nothing from the upstream: without random numbers zeros serve.
+            let _ = getrandom::fill(&mut key);
+            let mut frame = Vec::with_capacity(size + MAX_HEAD_BYTES);
+            FrameHead {
+                fin: left == 0,
+                reserved: 0,
+                opcode,
+                mask: Some(key),
+                length: u64::try_from(size).unwrap_or(u64::MAX),
+            }
+            .encode(&mut frame);
+            let start = frame.len();
+            while frame.len() < start + size {
+                if piece.is_empty() {
+                    piece = pieces.next().unwrap_or_default();
+                }
+                let part = piece.len().min(start + size - frame.len());
+                frame.extend_from_slice(piece.get(..part).unwrap_or_default());
+                piece.advance(part);
+            }
+            apply_mask(frame.get_mut(start..).unwrap_or_default(), key, 0);
+            self.write(&frame).await?;
+            if left == 0 {
+                return self.flush().await;
+            }
+            opcode = OpCode::Continuation;
+        }
+    }
+
+    async fn write(&mut self, bytes: &[u8]) -> Result<(), End> {
+        self.to
+            .write_all(bytes)
+            .await
+            .map_err(|_| End::UpstreamGone)
+    }
+
+    async fn flush(&mut self) -> Result<(), End> {
+        self.to.flush().await.map_err(|_| End::UpstreamGone)
+    }
+}
