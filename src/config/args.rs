@@ -1,0 +1,95 @@
+//! What was typed.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+
+/// A sidecar for `codex app-server`: gives the agent a persona in the model requests of the
+/// parent thread alone. Everything else passes byte for byte.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "codex-relay", version, arg_required_else_help = true, after_help = EXIT_CODES)]
+pub struct Args {
+    /// The options before the command.
+    #[command(flatten)]
+    pub options: Options,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Options of every command. Values are read later, so that all mistakes are told at once.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct Options {
+    /// The codex executable [default: the first codex on PATH that is not this program]
+    #[arg(long, value_name = "PATH")]
+    pub codex: Option<OsString>,
+    /// The agent workspace [default: ~/.codex-relay/workspace if it exists, else none]
+    #[arg(long, value_name = "DIR")]
+    pub workspace: Option<OsString>,
+    /// Where the context comes from: workspace or none [default: workspace]
+    #[arg(long, value_name = "SOURCE")]
+    pub context: Option<OsString>,
+    /// The model endpoint's base URL: https, or http to a loopback address [default: by account]
+    #[arg(long, value_name = "URL")]
+    pub upstream: Option<OsString>,
+    /// The bound of a prepared context; may be lowered, never raised [default: 262144]
+    #[arg(long, value_name = "N")]
+    pub max_context_bytes: Option<OsString>,
+    /// What happens to a model request whose metadata can't be read: refuse or pass [default: refuse]
+    #[arg(long, value_name = "ACTION")]
+    pub on_unrecognized: Option<OsString>,
+    /// The least important level that is logged: error, warn, info, debug or trace [default: warn]
+    #[arg(long, value_name = "LEVEL")]
+    pub log: Option<OsString>,
+    /// How a log line looks: text or json [default: text]
+    #[arg(long, value_name = "FORMAT")]
+    pub log_format: Option<OsString>,
+    /// A file that log lines are appended to [default: stderr]
+    #[arg(long, value_name = "PATH")]
+    pub log_file: Option<OsString>,
+}
+
+/// What to do.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Command {
+    /// Relay: the arguments go to `codex app-server` unchanged
+    #[command(disable_help_flag = true)]
+    AppServer {
+        /// Arguments of `codex app-server`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "CODEX_ARGS")]
+        codex_args: Vec<OsString>,
+    },
+    /// Show the whole path, offline: a real codex, a built-in model endpoint, a sub-agent
+    Demo {
+        /// How codex reaches the model
+        #[arg(long, value_enum, default_value_t = Transport::Ws)]
+        transport: Transport,
+    },
+    /// The demo's witness: stands where codex is expected and writes down what the real one sends
+    #[command(hide = true)]
+    Tap {
+        /// The real codex
+        #[arg(long)]
+        codex: PathBuf,
+        /// The folder for what it sends
+        #[arg(long)]
+        record: PathBuf,
+        /// Arguments of codex
+        #[arg(last = true)]
+        codex_args: Vec<OsString>,
+    },
+}
+
+/// How codex reaches the model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Transport {
+    /// HTTP with server-sent events.
+    Http,
+    /// WebSocket.
+    Ws,
+}
+
+const EXIT_CODES: &str = "Every option can also be set in the environment: --max-context-bytes is CODEX_RELAY_MAX_CONTEXT_BYTES, and so on.
+
+Exit codes: codex's own; 128+n when codex died of signal n; 64 usage or configuration; 69 codex missing or not startable; 70 a fault of the relay.";

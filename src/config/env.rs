@@ -1,0 +1,46 @@
+//! The environment: the only file that reads it.
+
+use std::ffi::OsString;
+
+/// Where variables come from; tests bring their own.
+pub trait Strings {
+    /// The value of `name`; an empty one counts as unset.
+    fn find(&self, name: &str) -> Option<OsString>;
+    /// Every variable, as it is.
+    fn all(&self) -> Vec<(OsString, OsString)>;
+}
+
+/// The environment of this process.
+#[derive(Clone, Copy, Debug)]
+pub struct Environment;
+
+impl Strings for Environment {
+    #[expect(clippy::disallowed_methods, reason = "the reader")]
+    fn find(&self, name: &str) -> Option<OsString> {
+        std::env::var_os(name).filter(|value| !value.is_empty())
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the reader")]
+    fn all(&self) -> Vec<(OsString, OsString)> {
+        std::env::vars_os().collect()
+    }
+}
+
+/// `--codex`.
+pub const CODEX: &str = "CODEX_RELAY_CODEX";
+/// `--workspace`.
+pub const WORKSPACE: &str = "CODEX_RELAY_WORKSPACE";
+/// `--context`.
+pub const CONTEXT: &str = "CODEX_RELAY_CONTEXT";
+/// `--upstream`.
+pub const UPSTREAM: &str = "CODEX_RELAY_UPSTREAM";
+/// `--max-context-bytes`.
+pub const MAX_CONTEXT_BYTES: &str = "CODEX_RELAY_MAX_CONTEXT_BYTES";
+/// `--on-unrecognized`.
+pub const ON_UNRECOGNIZED: &str = "CODEX_RELAY_ON_UNRECOGNIZED";
+/// `--log`.
+pub const LOG: &str = "CODEX_RELAY_LOG";
+/// `--log-format`.
+pub const LOG_FORMAT: &str = "CODEX_RELAY_LOG_FORMAT";
+/// `--log-file`.
+pub const LOG_FILE: &str = "CODEX_RELAY_LOG_FILE";

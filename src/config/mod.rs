@@ -1,0 +1,6 @@
+//! Floor 7: from argv and environment to the configuration of every floor below.
+
+pub mod args;
+pub mod env;
+pub mod settings;
+pub mod standin;

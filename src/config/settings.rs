@@ -1,0 +1,284 @@
+//! What it means: arguments and environment into the configuration of each part.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::path::PathBuf;
+
+use tracing::level_filters::LevelFilter;
+
+use crate::base::limits::MAX_CONTEXT_BYTES;
+use crate::config::args::Options;
+use crate::config::env::{self, Strings};
+use crate::context::budget::Budgets;
+use crate::exchange::plan::OnUnrecognized;
+use crate::feed::source::Feed;
+use crate::telemetry::{self, Format};
+use crate::upstream::destination::{Base, Destination};
+
+/// The configuration of a run.
+#[derive(Clone)]
+pub struct Settings {
+    /// The codex that was named.
+    pub codex: Option<PathBuf>,
+    /// Where contexts come from.
+    pub feed: Feed,
+    /// How an upstream is chosen.
+    pub destination: Destination,
+    /// The bound of a prepared context.
+    pub max_context_bytes: usize,
+    /// What happens to requests that can't be read.
+    pub on_unrecognized: OnUnrecognized,
+    /// What is logged.
+    pub telemetry: telemetry::Config,
+    /// The value of PATH.
+    pub path: Option<OsString>,
+    /// A folder for what may be fetched again.
+    pub cache: PathBuf,
+    /// The environment, for the child.
+    pub environment: Vec<(OsString, OsString)>,
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The environment may hold credentials.
+        f.debug_struct("Settings")
+            .field("codex", &self.codex)
+            .field("feed", &self.feed)
+            .field("destination", &self.destination)
+            .field("max_context_bytes", &self.max_context_bytes)
+            .field("on_unrecognized", &self.on_unrecognized)
+            .field("telemetry", &self.telemetry)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Every mistake, in the order of the options.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigErrors(pub Vec<ConfigError>);
+
+/// One mistake: where it was made, and what was expected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError {
+    /// The flag or the variable.
+    pub place: &'static str,
+    /// What is wrong with its value.
+    pub fault: String,
+}
+
+impl fmt::Display for ConfigErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, ConfigError { place, fault }) in self.0.iter().enumerate() {
+            if index > 0 {
+                writeln!(f)?;
+            }
+            write!(f, "codex-relay: {place}: {fault}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Settings {
+    /// Reads everything; flag beats environment.
+    pub fn read(options: Options, environment: &dyn Strings) -> Result<Self, ConfigErrors> {
+        let mut reader = Reader {
+            environment,
+            errors: Vec::new(),
+        };
+        let settings = Self {
+            codex: reader.codex(options.codex),
+            feed: reader.feed(options.workspace, options.context),
+            destination: reader.destination(options.upstream),
+            max_context_bytes: reader.max_context_bytes(options.max_context_bytes),
+            on_unrecognized: reader.on_unrecognized(options.on_unrecognized),
+            telemetry: reader.telemetry(options.log, options.log_format, options.log_file),
+            path: environment.find("PATH"),
+            cache: reader.cache(),
+            environment: environment.all(),
+        };
+        if reader.errors.is_empty() {
+            Ok(settings)
+        } else {
+            Err(ConfigErrors(reader.errors))
+        }
+    }
+}
+
+struct Reader<'a> {
+    environment: &'a dyn Strings,
+    errors: Vec<ConfigError>,
+}
+
+/// A value and the place that it was given in.
+struct Given {
+    place: &'static str,
+    value: OsString,
+}
+
+impl Reader<'_> {
+    fn given(
+        &self,
+        typed: Option<OsString>,
+        flag: &'static str,
+        variable: &'static str,
+    ) -> Option<Given> {
+        if let Some(value) = typed {
+            return Some(Given { place: flag, value });
+        }
+        let value = self.environment.find(variable)?;
+        Some(Given {
+            place: variable,
+            value,
+        })
+    }
+
+    fn fault(&mut self, place: &'static str, fault: String) {
+        self.errors.push(ConfigError { place, fault });
+    }
+
+    /// Chooses among words; anything else is told with the words that there are.
+    fn word<T: Copy + Default>(&mut self, given: Option<Given>, words: &[(&str, T)]) -> T {
+        let Some(Given { place, value }) = given else {
+            return T::default();
+        };
+        let chosen = words.iter().find(|(word, _)| value == *word);
+        if let Some((_, meaning)) = chosen {
+            return *meaning;
+        }
+        let names: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+        self.fault(place, format!("{value:?} is not one of: {}", names.join(", ")));
+        T::default()
+    }
+
+    fn codex(&mut self, typed: Option<OsString>) -> Option<PathBuf> {
+        let Given { place, value } = self.given(typed, "--codex", env::CODEX)?;
+        if value.is_empty() {
+            self.fault(place, "is empty, expected the path of the codex executable".to_owned());
+        }
+        Some(value.into())
+    }
+
+    fn feed(&mut self, workspace: Option<OsString>, context: Option<OsString>) -> Feed {
+        let sources = [("workspace", true), ("none", false)];
+        let given = self.given(context, "--context", env::CONTEXT);
+        let is_wanted = given.is_none() || self.word(given, &sources);
+        let root = match self.given(workspace, "--workspace", env::WORKSPACE) {
+            Some(Given { place, value }) => {
+                let root = PathBuf::from(value);
+                if !root.is_dir() {
+                    self.fault(place, format!("{} is not a folder", root.display()));
+                }
+                Some(root)
+            }
+            None => self.home().map(|home| home.join(DEFAULT_WORKSPACE)).filter(|root| root.is_dir()),
+        };
+        match root.filter(|_| is_wanted) {
+            Some(root) => Feed::Workspace {
+                // A relative root must not follow a later change of folder.
+                root: std::path::absolute(&root).unwrap_or(root),
+                budgets: Budgets::default(),
+            },
+            None => Feed::Nobody,
+        }
+    }
+
+    fn destination(&mut self, typed: Option<OsString>) -> Destination {
+        let Some(Given { place, value }) = self.given(typed, "--upstream", env::UPSTREAM) else {
+            return Destination::ByAccount;
+        };
+        let text = value.to_string_lossy();
+        match Base::parse(&text) {
+            Ok(base) => Destination::Fixed(base),
+            Err(error) => {
+                // A password in the URL must not show.
+                let shown = if text.contains('@') { "the URL" } else { &*text };
+                self.fault(place, format!("{shown} {error}"));
+                Destination::ByAccount
+            }
+        }
+    }
+
+    fn max_context_bytes(&mut self, typed: Option<OsString>) -> usize {
+        let given = self.given(typed, "--max-context-bytes", env::MAX_CONTEXT_BYTES);
+        let Some(Given { place, value }) = given else {
+            return MAX_CONTEXT_BYTES;
+        };
+        let number = value.to_str().and_then(|text| text.parse::<usize>().ok());
+        match number {
+            Some(number) if (1..=MAX_CONTEXT_BYTES).contains(&number) => number,
+            _ => {
+                self.fault(
+                    place,
+                    format!("{value:?} is not a number of bytes from 1 to {MAX_CONTEXT_BYTES}"),
+                );
+                MAX_CONTEXT_BYTES
+            }
+        }
+    }
+
+    fn on_unrecognized(&mut self, typed: Option<OsString>) -> OnUnrecognized {
+        let given = self.given(typed, "--on-unrecognized", env::ON_UNRECOGNIZED);
+        let words = [
+            ("refuse", OnUnrecognized::Refuse),
+            ("pass", OnUnrecognized::Pass),
+        ];
+        self.word(given, &words)
+    }
+
+    fn telemetry(
+        &mut self,
+        level: Option<OsString>,
+        format: Option<OsString>,
+        file: Option<OsString>,
+    ) -> telemetry::Config {
+        let levels = [
+            ("off", Level(LevelFilter::OFF)),
+            ("error", Level(LevelFilter::ERROR)),
+            ("warn", Level(LevelFilter::WARN)),
+            ("info", Level(LevelFilter::INFO)),
+            ("debug", Level(LevelFilter::DEBUG)),
+            ("trace", Level(LevelFilter::TRACE)),
+        ];
+        let level = self.given(level, "--log", env::LOG);
+        let formats = [("text", Format::Text), ("json", Format::Json)];
+        let format = self.given(format, "--log-format", env::LOG_FORMAT);
+        let file = self.given(file, "--log-file", env::LOG_FILE);
+        telemetry::Config {
+            level: self.word(level, &levels).0,
+            format: self.word(format, &formats),
+            file: file.map(|given| given.value.into()),
+        }
+    }
+
+    fn home(&self) -> Option<PathBuf> {
+        self.environment.find("HOME").map(PathBuf::from)
+    }
+
+    fn cache(&self) -> PathBuf {
+        let own = self.environment.find("XDG_CACHE_HOME").map(PathBuf::from);
+        own.filter(|path| path.is_absolute())
+            .or_else(|| Some(self.home()?.join(".cache")))
+            .unwrap_or_else(|| PathBuf::from(".codex-relay-cache"))
+            .join("codex-relay")
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Level(LevelFilter);
+
+impl Default for Level {
+    fn default() -> Self {
+        Self(LevelFilter::WARN)
+    }
+}
+
+/// Whether two paths name the same program, for tests of names.
+pub fn is_named_codex(program: &OsStr) -> bool {
+    std::path::Path::new(program).file_name() == Some(OsStr::new("codex"))
+}
+
+/// Below the home folder.
+const DEFAULT_WORKSPACE: &str = ".codex-relay/workspace";
+
+#[cfg(test)]
+#[path = "settings_tests.rs"]
+mod tests;

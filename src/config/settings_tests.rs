@@ -1,0 +1,93 @@
+use clap::Parser;
+
+use super::*;
+use crate::config::args::Args;
+
+struct Fixed(Vec<(&'static str, String)>);
+
+impl Strings for Fixed {
+    fn find(&self, name: &str) -> Option<OsString> {
+        let found = self.0.iter().find(|(known, _)| *known == name);
+        found.map(|(_, value)| value.into())
+    }
+
+    fn all(&self) -> Vec<(OsString, OsString)> {
+        self.0.iter().map(|(name, value)| (name.into(), value.into())).collect()
+    }
+}
+
+fn read(line: &[&str], environment: Vec<(&'static str, String)>) -> Result<Settings, ConfigErrors> {
+    let args = [&["codex-relay"], line, &["app-server"]].concat();
+    Settings::read(Args::parse_from(args).options, &Fixed(environment))
+}
+
+#[test]
+fn defaults_hold_without_a_word() {
+    let settings = read(&[], vec![]).unwrap();
+    assert_eq!(settings.max_context_bytes, 262_144);
+    assert_eq!(settings.destination, Destination::ByAccount);
+    assert_eq!(settings.on_unrecognized, OnUnrecognized::Refuse);
+    assert!(matches!(settings.feed, Feed::Nobody));
+}
+
+#[test]
+fn workspace_in_the_home_folder_is_the_default_where_it_exists() {
+    let home = tempfile::tempdir().unwrap();
+    let at_home = vec![("HOME", home.path().display().to_string())];
+    assert!(matches!(read(&[], at_home.clone()).unwrap().feed, Feed::Nobody));
+    std::fs::create_dir_all(home.path().join(".codex-relay/workspace")).unwrap();
+    assert!(matches!(read(&[], at_home.clone()).unwrap().feed, Feed::Workspace { .. }));
+    let none = read(&["--context", "none"], at_home).unwrap();
+    assert!(matches!(none.feed, Feed::Nobody));
+}
+
+#[test]
+fn flag_beats_environment() {
+    let environment = vec![
+        (env::MAX_CONTEXT_BYTES, "7".to_owned()),
+        (env::ON_UNRECOGNIZED, "pass".to_owned()),
+    ];
+    let settings = read(&["--max-context-bytes", "9"], environment).unwrap();
+    assert_eq!(settings.max_context_bytes, 9);
+    assert_eq!(settings.on_unrecognized, OnUnrecognized::Pass);
+}
+
+#[test]
+fn every_mistake_is_told_at_once_with_its_place() {
+    let line = [
+        "--workspace",
+        "/nowhere/at all",
+        "--upstream",
+        "http://h.example/v1",
+        "--max-context-bytes",
+        "262145",
+        "--log",
+        "loud",
+    ];
+    let environment = vec![
+        (env::ON_UNRECOGNIZED, "maybe".to_owned()),
+        (env::CONTEXT, "moon".to_owned()),
+    ];
+    let errors = read(&line, environment).unwrap_err();
+    let places: Vec<&str> = errors.0.iter().map(|error| error.place).collect();
+    assert_eq!(
+        places,
+        [
+            env::CONTEXT,
+            "--workspace",
+            "--upstream",
+            "--max-context-bytes",
+            env::ON_UNRECOGNIZED,
+            "--log"
+        ]
+    );
+    let text = errors.to_string();
+    assert!(text.contains("/nowhere/at all is not a folder"), "{text}");
+    assert!(text.contains("1 to 262144"), "{text}");
+}
+
+#[test]
+fn password_in_a_url_is_not_shown() {
+    let errors = read(&["--upstream", "https://u:secret@h.example"], vec![]).unwrap_err();
+    assert!(!errors.to_string().contains("secret"), "{errors}");
+}
