@@ -1,6 +1,7 @@
 //! codex-relay.
 
 pub mod base;
+pub mod commands;
 pub mod context;
 pub mod exchange;
 pub mod lifecycle;

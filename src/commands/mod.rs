@@ -1,0 +1,8 @@
+//! Small commands beside the relay itself, and the witnesses that they and the tests stand on.
+
+pub mod endpoint;
+pub mod events;
+pub mod journal;
+pub mod record;
+pub mod reply;
+mod sockets;
