@@ -1,11 +1,13 @@
 //! One request of codex as somebody saw it: at the model endpoint, or right behind codex.
 
 use std::fmt;
-use std::io::Read;
 use std::sync::OnceLock;
 
 use bytes::Bytes;
 use serde_json::Value;
+
+use crate::wire::compress;
+use crate::wire::headers::TURN_METADATA;
 
 /// How a request travels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,7 +28,7 @@ impl fmt::Display for Transport {
 }
 
 /// What was seen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// An HTTP request that stays one.
     Http,
@@ -122,7 +124,9 @@ impl Recorded {
             return Some(self.body.clone());
         }
         if encoding.eq_ignore_ascii_case(b"zstd") {
-            return inflate(&self.body);
+            return compress::inflate(&self.body, MAX_PLAIN_BYTES)
+                .ok()
+                .map(Bytes::from);
         }
         None
     }
@@ -217,18 +221,8 @@ impl fmt::Debug for Recorded {
     }
 }
 
-fn inflate(packed: &[u8]) -> Option<Bytes> {
-    let mut plain = Vec::new();
-    let decoder = zstd::stream::read::Decoder::new(packed).ok()?;
-    let over = MAX_PLAIN_BYTES.saturating_add(1);
-    decoder.take(over).read_to_end(&mut plain).ok()?;
-    (u64::try_from(plain.len()).ok()? <= MAX_PLAIN_BYTES).then(|| plain.into())
-}
-
 /// Most bytes that one body is inflated to.
-const MAX_PLAIN_BYTES: u64 = 256 << 20;
-
-const TURN_METADATA: &str = "x-codex-turn-metadata";
+const MAX_PLAIN_BYTES: usize = 256 << 20;
 
 #[cfg(test)]
 mod tests {
