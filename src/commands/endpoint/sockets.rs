@@ -12,9 +12,9 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
 
-use super::endpoint::{Desk, MAX_BODY_BYTES};
-use super::record::{Head, Kind};
 use super::reply::Step;
+use super::server::{Desk, MAX_BODY_BYTES};
+use crate::commands::witness::{Head, Kind};
 
 /// Serves one WebSocket until it ends; returns the client's close frame, if there was one.
 pub(super) async fn serve(

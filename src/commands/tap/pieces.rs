@@ -2,7 +2,7 @@
 
 use bytes::{Bytes, BytesMut};
 
-use super::record::Head;
+use crate::commands::witness::Head;
 
 /// Cuts the bytes of one connection, client to server, into pieces.
 ///

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::watch;
 
-use super::record::{Head, Kind, Recorded};
+use crate::commands::witness::{Head, Kind, Recorded};
 
 /// Everything that an endpoint saw so far, in order.
 #[derive(Clone, Debug, Default)]

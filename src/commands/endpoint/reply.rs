@@ -7,7 +7,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use super::record::Recorded;
+use crate::commands::witness::Recorded;
 
 /// Decides what the endpoint answers; any `Fn(&Recorded) -> Reply` is one.
 pub trait Script: Send + Sync + 'static {

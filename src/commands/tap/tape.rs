@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::{Buf, Bytes, BytesMut};
 
 use super::pieces::{Cutter, Piece};
-use super::record::{Head, Kind, Recorded};
+use crate::commands::witness::{Head, Kind, Recorded};
 use crate::wire::frames::{FrameHead, OpCode, Parsed, apply_mask};
 
 /// Reads every request that codex sent whole, connection after connection, each in order.

@@ -24,9 +24,9 @@ use tokio::task::JoinSet;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
 use super::journal::{Journal, Scribe, WaitError};
-use super::record::{Head, Kind, Recorded};
 use super::reply::{Reply, Script, Step, Upgrade};
 use super::sockets;
+use crate::commands::witness::{Head, Kind, Recorded};
 
 /// A running endpoint; dropping it ends its connections.
 #[derive(Debug)]

@@ -195,8 +195,8 @@ fn of_this_hop(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::record::Head;
     use super::*;
-    use crate::commands::record::Head;
 
     fn requests(bodies: &[String]) -> Vec<Arc<Recorded>> {
         let make = |(number, body): (usize, &String)| {
