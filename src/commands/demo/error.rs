@@ -4,6 +4,8 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::base::exit;
+
 /// A demo that did not come to a verdict.
 #[derive(Debug, thiserror::Error)]
 pub enum DemoError {
@@ -70,6 +72,23 @@ pub enum DemoError {
         /// The end of what the relay and codex wrote to standard error.
         tail: String,
     },
+}
+
+impl DemoError {
+    /// The exit code of a demo that ends so.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::CodexMissing { .. } | Self::Npm { .. } | Self::NpmMissing { .. } => {
+                exit::UNAVAILABLE
+            }
+            Self::Interrupted => 130,
+            Self::Endpoint(_)
+            | Self::Report(_)
+            | Self::Scratch { .. }
+            | Self::Start { .. }
+            | Self::Step { .. } => exit::SOFTWARE,
+        }
+    }
 }
 
 /// What went wrong in a step.

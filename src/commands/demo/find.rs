@@ -152,3 +152,44 @@ const FOLDER: &str = "codex-0.171.0";
 const NPM_DEADLINE: Duration = Duration::from_mins(15);
 
 const MAX_SAID_BYTES: u64 = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn program(path: &Path) {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, "#!/bin/sh\n").unwrap();
+        let mode = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(path, mode).unwrap();
+    }
+
+    #[tokio::test]
+    async fn codex_on_the_path_is_not_this_program() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path();
+        program(&dir.join("relay"));
+        program(&dir.join("b").join("codex"));
+        program(&dir.join("c").join("npm"));
+        std::fs::create_dir(dir.join("a")).unwrap();
+        std::os::unix::fs::symlink(dir.join("relay"), dir.join("a").join("codex")).unwrap();
+        let found = |names: &[&str]| {
+            let path = std::env::join_paths(names.iter().map(|name| dir.join(name))).unwrap();
+            let (relay, cache) = (dir.join("relay"), dir.join("cache"));
+            async move {
+                let search = Search {
+                    codex: None,
+                    path: Some(&path),
+                    relay: &relay,
+                    cache: &cache,
+                };
+                search.find().await
+            }
+        };
+        let both = found(&["a", "b", "c"]).await.unwrap();
+        assert!(matches!(both, Found::Here(codex) if codex == dir.join("b").join("codex")));
+        assert!(matches!(found(&["a", "c"]).await, Ok(Found::Fetch(_))));
+        let neither = found(&["a"]).await;
+        assert!(matches!(neither, Err(DemoError::NpmMissing { .. })));
+    }
+}

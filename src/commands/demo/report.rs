@@ -26,6 +26,8 @@ pub(super) struct Evidence {
     pub(super) pairing: Pairing,
     /// What codex stored.
     pub(super) stored: Stored,
+    /// Connections to elsewhere that codex asked for and didn't get.
+    pub(super) strays: usize,
 }
 
 /// What happened to one request.
@@ -51,12 +53,24 @@ impl Evidence {
         writeln!(out)?;
         writeln!(
             out,
-            "{:<4} {:<9} {:<9} {:<13} {:<18} {:>10} {:>11}  {:<9} rest identical",
-            "", "transport", "thread", "agent", "purpose", "from codex", "at endpoint", "outcome"
+            "{:<3} {:<4} {:<9} {:<13} {:<20} {:>10} {:>11}  {:<9} identical",
+            "", "via", "thread", "agent", "purpose", "from codex", "at endpoint", "outcome"
         )?;
         for (at, pair) in self.model_requests().enumerate() {
             writeln!(out, "{}", Row { at, pair })?;
         }
+        for request in &self.pairing.lost {
+            writeln!(out, "sent by codex, but never arrived: {request:?}")?;
+        }
+        for request in &self.pairing.foreign {
+            writeln!(out, "arrived, but not sent by codex: {request:?}")?;
+        }
+        writeln!(out)?;
+        writeln!(
+            out,
+            "Sizes are bytes of body or message. Identical: every byte of an untouched request, and every\n\
+             byte of an injected one outside the inserted text."
+        )?;
         writeln!(out)?;
         let checks = self.checks();
         for check in &checks {
@@ -64,6 +78,13 @@ impl Evidence {
             writeln!(out, "{mark}  {}", check.text)?;
         }
         writeln!(out)?;
+        if self.strays > 0 {
+            let strays = self.strays;
+            writeln!(
+                out,
+                "{strays} connections to elsewhere were asked for; all were refused."
+            )?;
+        }
         if checks.iter().all(|check| check.holds) {
             writeln!(
                 out,
@@ -84,64 +105,71 @@ impl Evidence {
         let (children, parents): (Vec<_>, Vec<_>) = self
             .model_requests()
             .partition(|pair| pair.arrived.is_child());
-        let turns: Vec<_> = parents
-            .iter()
-            .filter(|pair| pair.arrived.purpose().as_deref() == Some("turn"))
-            .collect();
-        let with_persona = turns
-            .iter()
-            .filter(|pair| outcome(pair) == Outcome::Injected);
-        let with_persona = with_persona.count();
-        let untouched = children
-            .iter()
-            .filter(|pair| outcome(pair) == Outcome::Untouched);
-        let untouched = untouched.count();
-        let damaged = self
-            .pairing
-            .pairs
-            .iter()
-            .filter(|pair| outcome(pair) == Outcome::Damaged);
-        let damaged = damaged.count();
-        let (sent, arrived) = (self.sent.len(), self.arrived.len());
-        let stored = &self.stored;
+        let is_turn = |pair: &&Pair| pair.arrived.purpose().as_deref() == Some("turn");
+        let turns: Vec<_> = parents.into_iter().filter(is_turn).collect();
+        let (injected, turns) = (count(&turns, Outcome::Injected), turns.len());
+        let (untouched, children) = (count(&children, Outcome::Untouched), children.len());
+        let all: Vec<_> = self.pairing.pairs.iter().collect();
+        let damaged = count(&all, Outcome::Damaged);
         vec![
             Check {
-                holds: with_persona > 0 && with_persona == turns.len(),
+                holds: injected > 0 && injected == turns,
                 text: format!(
-                    "the persona is exactly once in {with_persona} of the parent's {} turn requests",
-                    turns.len()
+                    "{injected} of the parent's {turns} turn requests carry the persona, once each"
                 ),
             },
             Check {
-                holds: untouched > 0 && untouched == children.len(),
+                holds: untouched > 0 && untouched == children,
                 text: format!(
-                    "{untouched} of the sub-agent's {} requests arrived untouched, byte for byte",
-                    children.len()
+                    "{untouched} of the sub-agent's {children} requests arrived untouched, byte for byte"
                 ),
             },
             Check {
                 holds: damaged == 0,
                 text: format!("{damaged} requests differ anywhere but in the inserted text"),
             },
-            Check {
-                holds: sent == arrived
-                    && self.pairing.lost.is_empty()
-                    && self.pairing.foreign.is_empty(),
-                text: format!(
-                    "codex sent {sent} requests, upgrades included, and {arrived} arrived"
-                ),
-            },
-            Check {
-                holds: stored.holders.is_empty() && stored.files > 0,
-                text: format!(
-                    "{} of the {} files ({} bytes) that codex stored hold anything of the persona",
-                    stored.holders.len(),
-                    stored.files,
-                    grouped(stored.bytes)
-                ),
-            },
+            self.nothing_is_lost(),
+            self.codex_never_knew(),
+            self.nothing_is_stored(),
         ]
     }
+
+    fn nothing_is_lost(&self) -> Check {
+        let Pairing { lost, foreign, .. } = &self.pairing;
+        let (sent, arrived) = (self.sent.len(), self.arrived.len());
+        Check {
+            holds: sent == arrived && lost.is_empty() && foreign.is_empty(),
+            text: format!("codex sent {sent} requests, upgrades included, and {arrived} arrived"),
+        }
+    }
+
+    fn codex_never_knew(&self) -> Check {
+        let known = self.sent.iter().filter(|request| holds_persona(request));
+        let known = known.count();
+        Check {
+            holds: known == 0,
+            text: format!("{known} requests held any of the persona when codex sent them"),
+        }
+    }
+
+    fn nothing_is_stored(&self) -> Check {
+        let Stored {
+            files,
+            bytes,
+            holders,
+        } = &self.stored;
+        let (holding, bytes) = (holders.len(), grouped(*bytes));
+        Check {
+            holds: holders.is_empty() && *files > 0,
+            text: format!(
+                "{holding} of the {files} files ({bytes} bytes) that codex stored hold any of the persona"
+            ),
+        }
+    }
+}
+
+fn count(pairs: &[&Pair], of: Outcome) -> usize {
+    pairs.iter().filter(|pair| outcome(pair) == of).count()
 }
 
 struct Row<'a> {
@@ -160,7 +188,7 @@ impl fmt::Display for Row<'_> {
         };
         write!(
             f,
-            "{:<4} {:<9} {:<9} {:<13} {:<18} {:>10} {:>11}  {outcome:<9} {identical}",
+            "{:<3} {:<4} {:<9} {:<13} {:<20} {:>10} {:>11}  {outcome:<9} {identical}",
             self.at + 1,
             arrived.transport().to_string(),
             short(arrived.thread().unwrap_or("-")),
@@ -176,14 +204,17 @@ fn outcome(pair: &Pair) -> Outcome {
     if pair.is_identical() {
         return Outcome::Untouched;
     }
-    let once = WORDS.iter().all(|word| {
-        let before = pair.sent.body.len();
-        before > 0 && pair.copies(word) == 1
-    });
+    let once = WORDS.iter().all(|word| pair.copies(word) == 1);
     if once && pair.is_same_outside_instructions() {
         return Outcome::Injected;
     }
     Outcome::Damaged
+}
+
+fn holds_persona(request: &Recorded) -> bool {
+    let body = request.plain().unwrap_or_default();
+    let holds = |word: &&str| memchr::memmem::find(&body, word.as_bytes()).is_some();
+    WORDS.iter().any(holds)
 }
 
 /// The end of an id: its beginning is the time, and alike in threads of one run.
@@ -205,4 +236,68 @@ fn grouped(number: usize) -> String {
         out.push(digit);
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::witness::{Head, Kind, pair};
+
+    fn request(instructions: &str, metadata: &str) -> Arc<Recorded> {
+        let body = format!(
+            r#"{{"type":"response.create",{instructions}"client_metadata":{{"x-codex-turn-metadata":"{{\"request_kind\":\"turn\",{metadata}}}"}}}}"#
+        );
+        let head = Head::default();
+        Arc::new(Recorded::new(0, 0, Kind::Message, head, body.into()))
+    }
+
+    fn judge(child_arrives_with: &str) -> (Verdict, String) {
+        let all = WORDS.join(" ");
+        let injected = format!(r#""instructions":"{all}","#);
+        let (parent, child) = (
+            r#"\"thread_id\":\"a\""#,
+            r#"\"thread_id\":\"b\",\"parent_thread_id\":\"a\""#,
+        );
+        let sent = vec![request("", parent), request("", child)];
+        let arrived = vec![
+            request(&injected, parent),
+            request(child_arrives_with, child),
+        ];
+        let pairing = pair(&sent, &arrived, |_| true);
+        let stored = Stored {
+            files: 1,
+            ..Stored::default()
+        };
+        let evidence = Evidence {
+            sent,
+            arrived,
+            pairing,
+            stored,
+            strays: 0,
+        };
+        let mut out = Vec::new();
+        let verdict = evidence.report(&mut out).unwrap();
+        (verdict, String::from_utf8(out).unwrap())
+    }
+
+    #[test]
+    fn verdict_holds_only_if_the_child_was_left_alone() {
+        let (verdict, text) = judge("");
+        assert_eq!(verdict, Verdict::Holds, "{text}");
+        assert!(
+            text.lines().all(|line| line.chars().count() <= 100),
+            "{text}"
+        );
+        let leak = format!(r#""instructions":"{}","#, WORDS.join(" "));
+        let (verdict, text) = judge(&leak);
+        assert_eq!(verdict, Verdict::Broken, "{text}");
+    }
+
+    #[test]
+    fn numbers_and_ids_are_readable() {
+        let numbers = [0, 999, 1000, 1_234_567].map(grouped);
+        assert_eq!(numbers, ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!(short("0123456789abcdef"), "…89abcdef");
+        assert_eq!(short("01234567"), "01234567");
+    }
 }

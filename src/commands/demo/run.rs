@@ -83,7 +83,11 @@ pub async fn run(
     }
     writeln!(out, "codex: {user_agent} ({})", codex.display())?;
     let sent = tap::sent(&stage.tapes()).await.map_err(scratch)?;
-    let arrived = endpoint.journal().requests;
+    let (strays, arrived): (Vec<_>, Vec<_>) = endpoint
+        .journal()
+        .requests
+        .into_iter()
+        .partition(|request| request.head.method == "CONNECT");
     let pairing = pair(&sent, &arrived, |_| true);
     let stored = stage.search(&WORDS).await.map_err(scratch)?;
     let evidence = Evidence {
@@ -91,6 +95,7 @@ pub async fn run(
         arrived,
         pairing,
         stored,
+        strays: strays.len(),
     };
     Ok(evidence.report(out)?)
 }
@@ -123,6 +128,10 @@ fn command(config: &DemoConfig, stage: &Stage, endpoint: &Endpoint, tapped: &Pat
         command.env_remove(name);
     }
     command.env("CODEX_HOME", stage.home());
+    // Whatever would leave this machine is led to the endpoint, which refuses it and writes it down.
+    for name in ["HTTPS_PROXY", "https_proxy"] {
+        command.env(name, format!("http://{}", endpoint.address()));
+    }
     command
 }
 

@@ -116,3 +116,45 @@ pub(super) fn file_name(number: usize) -> String {
 const EXTENSION: &str = "sent";
 
 const MAX_TAPE_BYTES: u64 = 2 << 30;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Appends a masked frame.
+    fn frame(first: u8, payload: &[u8], tape: &mut Vec<u8>) {
+        let key = [1, 2, 3, 4];
+        tape.extend_from_slice(&[first, 0x80 | u8::try_from(payload.len()).unwrap()]);
+        tape.extend_from_slice(&key);
+        let start = tape.len();
+        tape.extend_from_slice(payload);
+        apply_mask(&mut tape[start..], key, 0);
+    }
+
+    #[tokio::test]
+    async fn fragments_of_a_message_are_joined_around_a_ping() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut tape = b"GET /r HTTP/1.1\r\nUpgrade: websocket\r\n\r\n".to_vec();
+        frame(0x01, b"{\"a\":", &mut tape);
+        frame(0x89, b"ping", &mut tape);
+        frame(0x80, b"1}", &mut tape);
+        frame(0x81, b"two", &mut tape);
+        frame(0x81, b"cut off", &mut tape);
+        tape.truncate(tape.len() - 1);
+        std::fs::write(dir.path().join(file_name(1)), &tape).unwrap();
+        let post = "POST /p HTTP/1.1\r\nContent-Length: 2\r\n\r\nhi";
+        std::fs::write(dir.path().join(file_name(0)), post).unwrap();
+        let sent = sent(dir.path()).await.unwrap();
+        let sent: Vec<_> = sent
+            .iter()
+            .map(|request| (request.connection, request.kind, &request.body[..]))
+            .collect();
+        let expected = [
+            (0, Kind::Http, &b"hi"[..]),
+            (1, Kind::Upgrade, b""),
+            (1, Kind::Message, b"{\"a\":1}"),
+            (1, Kind::Message, b"two"),
+        ];
+        assert_eq!(sent, expected);
+    }
+}
