@@ -44,10 +44,12 @@ impl Search<'_> {
     /// Looks for the codex that was asked for, on `PATH`, and among what npm installed before.
     pub(super) async fn find(&self) -> Result<Found, DemoError> {
         if let Some(codex) = self.codex {
-            let path = codex.to_owned();
-            return match fs::canonicalize(codex).await {
+            // Links are kept: what they lead to may look at the name that it was called by.
+            return match std::path::absolute(codex) {
                 Ok(whole) if is_program(&whole).await => Ok(Found::Here(whole)),
-                _ => Err(DemoError::CodexMissing { path }),
+                _ => Err(DemoError::CodexMissing {
+                    path: codex.to_owned(),
+                }),
             };
         }
         if let Some(codex) = self.on_path("codex").await {

@@ -60,7 +60,9 @@ pub async fn run(
         dir: config.cache.clone(),
         source,
     };
-    let tapped = stage.tapped(&config.relay, &codex).await.map_err(scratch)?;
+    let (tapped, tapes) = (stage.tapped(), stage.tapes());
+    let written = tap::write_wrapper(&tapped, &config.relay, &codex, &tapes);
+    written.await.map_err(scratch)?;
     let mut client =
         Client::start(&mut command(config, &stage, &endpoint, &tapped)).map_err(|source| {
             DemoError::Start {
@@ -82,7 +84,7 @@ pub async fn run(
         return Err(client.blame("end of standard input", Trouble::Refused(how)));
     }
     writeln!(out, "codex: {user_agent} ({})", codex.display())?;
-    let sent = tap::sent(&stage.tapes()).await.map_err(scratch)?;
+    let sent = tap::sent(&tapes).await.map_err(scratch)?;
     let (strays, arrived): (Vec<_>, Vec<_>) = endpoint
         .journal()
         .requests

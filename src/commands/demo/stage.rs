@@ -1,8 +1,7 @@
 //! The demo's scratch folder: a codex home, a sample workspace, an empty project, and a tap.
 
 use std::io;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use tokio::fs;
@@ -53,21 +52,9 @@ impl Stage {
         self.root.join("tapes")
     }
 
-    /// Writes a program that runs `codex` behind a tap, since a relay takes one path for its codex.
-    pub(super) async fn tapped(&self, relay: &Path, codex: &Path) -> io::Result<PathBuf> {
-        let path = self.root.join("tapped-codex");
-        let mut script = b"#!/bin/sh\nexec ".to_vec();
-        for (before, word) in [
-            (&b""[..], relay),
-            (b" tap --codex ", codex),
-            (b" --record ", &self.tapes()),
-        ] {
-            script.extend_from_slice(before);
-            quote(word, &mut script);
-        }
-        script.extend_from_slice(b" -- \"$@\"\n");
-        write(&path, &script, 0o700).await?;
-        Ok(path)
+    /// Where the program goes that runs codex behind a tap.
+    pub(super) fn tapped(&self) -> PathBuf {
+        self.root.join("tapped-codex")
     }
 
     /// Counts the files and bytes that codex stored, and finds those that hold one of `words`.
@@ -105,9 +92,9 @@ impl Stage {
         ] {
             std::fs::DirBuilder::new().mode(0o700).create(dir)?;
         }
-        write(&self.home().join("config.toml"), CONFIG, 0o600).await?;
+        fs::write(&self.home().join("config.toml"), CONFIG).await?;
         for (name, text) in PERSONA {
-            write(&self.workspace().join(name), text.as_bytes(), 0o600).await?;
+            fs::write(&self.workspace().join(name), text.as_bytes()).await?;
         }
         Ok(())
     }
@@ -128,27 +115,6 @@ pub(super) struct Stored {
     pub(super) bytes: usize,
     /// Files that hold what was searched for.
     pub(super) holders: Vec<PathBuf>,
-}
-
-async fn write(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
-    use tokio::io::AsyncWriteExt;
-    let mut options = std::fs::OpenOptions::new();
-    options.write(true).create_new(true).mode(mode);
-    let mut file = fs::OpenOptions::from(options).open(path).await?;
-    file.write_all(bytes).await?;
-    file.flush().await
-}
-
-/// Quotes a path for the shell.
-fn quote(path: &Path, out: &mut Vec<u8>) {
-    out.push(b'\'');
-    for byte in path.as_os_str().as_bytes() {
-        match byte {
-            b'\'' => out.extend_from_slice(b"'\\''"),
-            other => out.push(*other),
-        }
-    }
-    out.push(b'\'');
 }
 
 /// Words of the sample workspace that nothing else says, one in each file.

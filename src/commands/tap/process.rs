@@ -5,9 +5,9 @@
 //! at the model endpoint. It is a witness, not part of the relay: never used otherwise.
 
 use std::borrow::Cow;
-use std::convert::Infallible;
 use std::ffi::OsString;
 use std::io;
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 
@@ -19,6 +19,7 @@ use tokio::process::{Child, ChildStdin, Command};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::link::{Links, prepare};
+use crate::base::exit::ExitReason;
 use crate::base::limits::{MAX_LINE_BYTES, PIPE_READ_BYTES};
 use crate::wire::lines::{LineFramer, Piece};
 
@@ -40,7 +41,7 @@ pub struct TapConfig {
 /// wait when this returns: end the runtime by `shutdown_background`.
 ///
 /// # Errors
-/// Codex can't be started or waited for, or the folder can't be made.
+/// Codex can't be started or waited for, the folder can't be made, or no port can be opened.
 pub async fn run(config: TapConfig) -> io::Result<u8> {
     let mut links = Links::new(prepare(&config.record).await?);
     let mut codex = Command::new(&config.codex)
@@ -51,14 +52,17 @@ pub async fn run(config: TapConfig) -> io::Result<u8> {
     let stdin = codex.stdin.take();
     let feed = async {
         if let Some(stdin) = stdin {
-            // When codex stops reading it is about to end, and its end is what counts.
-            let _ = feed(stdin, &mut links).await;
+            match feed(stdin, &mut links).await {
+                // When codex stops reading it is about to end, and its end is what counts.
+                Err(fault) if fault.kind() != io::ErrorKind::BrokenPipe => return fault,
+                Ok(()) | Err(_) => {}
+            }
         }
-        std::future::pending::<Infallible>().await
+        std::future::pending().await
     };
     tokio::select! {
         ended = wait(&mut codex) => Ok(code(ended?)),
-        never = feed => match never {},
+        fault = feed => Err(fault),
     }
 }
 
@@ -80,11 +84,12 @@ async fn wait(codex: &mut Child) -> io::Result<ExitStatus> {
 }
 
 fn code(ended: ExitStatus) -> u8 {
-    use std::os::unix::process::ExitStatusExt;
-    let signalled = || ended.signal().and_then(|signal| signal.checked_add(128));
-    let code = ended.code().or_else(signalled);
-    code.and_then(|code| u8::try_from(code).ok())
-        .unwrap_or(u8::MAX)
+    let reason = match (ended.code(), ended.signal()) {
+        (Some(code), _) => ExitReason::CodexCode(code),
+        (None, Some(signal)) => ExitReason::CodexSignal(signal),
+        (None, None) => ExitReason::RelayFault,
+    };
+    reason.code()
 }
 
 async fn feed(mut codex: ChildStdin, links: &mut Links) -> io::Result<()> {
