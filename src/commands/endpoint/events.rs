@@ -55,9 +55,13 @@ pub fn message(id: &str, text: &str) -> Value {
 }
 
 /// A call of a top-level function.
+///
+/// It has an id of its own: codex 0.155.1 makes one up where it is missing, no longer recognises
+/// the item by it, and sends the next request on a WebSocket whole instead of its new input alone.
 pub fn call(call: &str, name: &str, arguments: &Value) -> Value {
     json!({
         "type": "function_call",
+        "id": format!("fc_{call}"),
         "call_id": call,
         "name": name,
         "arguments": arguments.to_string(),
