@@ -1,3 +1,9 @@
-//! The program.
+//! The program: arguments in, exit code out.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    ExitCode::from(codex_relay::app::dispatch::main(
+        std::env::args_os().collect(),
+    ))
+}

@@ -57,7 +57,11 @@ pub enum Command {
     #[command(disable_help_flag = true)]
     AppServer {
         /// Arguments of `codex app-server`
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "CODEX_ARGS")]
+        #[arg(
+            trailing_var_arg = true,
+            allow_hyphen_values = true,
+            value_name = "CODEX_ARGS"
+        )]
         codex_args: Vec<OsString>,
     },
     /// Show the whole path, offline: a real codex, a built-in model endpoint, a sub-agent

@@ -1,6 +1,6 @@
 //! What it means: arguments and environment into the configuration of each part.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -145,14 +145,20 @@ impl Reader<'_> {
             return *meaning;
         }
         let names: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
-        self.fault(place, format!("{value:?} is not one of: {}", names.join(", ")));
+        self.fault(
+            place,
+            format!("{value:?} is not one of: {}", names.join(", ")),
+        );
         T::default()
     }
 
     fn codex(&mut self, typed: Option<OsString>) -> Option<PathBuf> {
         let Given { place, value } = self.given(typed, "--codex", env::CODEX)?;
         if value.is_empty() {
-            self.fault(place, "is empty, expected the path of the codex executable".to_owned());
+            self.fault(
+                place,
+                "is empty, expected the path of the codex executable".to_owned(),
+            );
         }
         Some(value.into())
     }
@@ -169,7 +175,10 @@ impl Reader<'_> {
                 }
                 Some(root)
             }
-            None => self.home().map(|home| home.join(DEFAULT_WORKSPACE)).filter(|root| root.is_dir()),
+            None => self
+                .home()
+                .map(|home| home.join(DEFAULT_WORKSPACE))
+                .filter(|root| root.is_dir()),
         };
         match root.filter(|_| is_wanted) {
             Some(root) => Feed::Workspace {
@@ -190,7 +199,11 @@ impl Reader<'_> {
             Ok(base) => Destination::Fixed(base),
             Err(error) => {
                 // A password in the URL must not show.
-                let shown = if text.contains('@') { "the URL" } else { &*text };
+                let shown = if text.contains('@') {
+                    "the URL"
+                } else {
+                    &*text
+                };
                 self.fault(place, format!("{shown} {error}"));
                 Destination::ByAccount
             }
@@ -269,11 +282,6 @@ impl Default for Level {
     fn default() -> Self {
         Self(LevelFilter::WARN)
     }
-}
-
-/// Whether two paths name the same program, for tests of names.
-pub fn is_named_codex(program: &OsStr) -> bool {
-    std::path::Path::new(program).file_name() == Some(OsStr::new("codex"))
 }
 
 /// Below the home folder.

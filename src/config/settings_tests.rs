@@ -12,7 +12,10 @@ impl Strings for Fixed {
     }
 
     fn all(&self) -> Vec<(OsString, OsString)> {
-        self.0.iter().map(|(name, value)| (name.into(), value.into())).collect()
+        self.0
+            .iter()
+            .map(|(name, value)| (name.into(), value.into()))
+            .collect()
     }
 }
 
@@ -34,9 +37,15 @@ fn defaults_hold_without_a_word() {
 fn workspace_in_the_home_folder_is_the_default_where_it_exists() {
     let home = tempfile::tempdir().unwrap();
     let at_home = vec![("HOME", home.path().display().to_string())];
-    assert!(matches!(read(&[], at_home.clone()).unwrap().feed, Feed::Nobody));
+    assert!(matches!(
+        read(&[], at_home.clone()).unwrap().feed,
+        Feed::Nobody
+    ));
     std::fs::create_dir_all(home.path().join(".codex-relay/workspace")).unwrap();
-    assert!(matches!(read(&[], at_home.clone()).unwrap().feed, Feed::Workspace { .. }));
+    assert!(matches!(
+        read(&[], at_home.clone()).unwrap().feed,
+        Feed::Workspace { .. }
+    ));
     let none = read(&["--context", "none"], at_home).unwrap();
     assert!(matches!(none.feed, Feed::Nobody));
 }

@@ -140,7 +140,10 @@ mod tests {
         assert_eq!(listen("--listen stdio:// -c x"), None);
         assert_eq!(listen("--listen=stdio://"), None);
         assert_eq!(listen("--stdio"), None);
-        assert_eq!(listen("--listen ws://1.2.3.4:5").as_deref(), Some("ws://1.2.3.4:5"));
+        assert_eq!(
+            listen("--listen ws://1.2.3.4:5").as_deref(),
+            Some("ws://1.2.3.4:5")
+        );
         assert_eq!(listen("-c x --listen=off").as_deref(), Some("off"));
     }
 }

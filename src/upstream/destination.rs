@@ -119,6 +119,14 @@ impl Destination {
             Self::ByAccount => Base::openai(),
         }
     }
+
+    /// Whether a request may go over TLS.
+    pub fn may_need_tls(&self) -> bool {
+        match self {
+            Self::ByAccount => true,
+            Self::Fixed(base) => base.scheme == Scheme::HTTPS,
+        }
+    }
 }
 
 fn is_loopback(host: &str) -> bool {

@@ -1,0 +1,191 @@
+//! From the command line to the thing that runs.
+
+use std::ffi::{OsStr, OsString};
+use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+
+use clap::Parser;
+use tokio::runtime::Runtime;
+
+use crate::app::run;
+use crate::base::chain::Chain;
+use crate::base::exit::{ExitReason, SOFTWARE, USAGE};
+use crate::child::find::find;
+use crate::commands::demo::{self, DemoConfig};
+use crate::commands::tap::{self, TapConfig};
+use crate::commands::witness;
+use crate::config::args::{Args, Command, Options, Transport};
+use crate::config::env::Environment;
+use crate::config::settings::Settings;
+use crate::config::standin::{self, StandIn};
+use crate::telemetry;
+
+/// Runs the program with `argv` and gives its exit code.
+pub fn main(argv: Vec<OsString>) -> u8 {
+    let name = argv.first().map(PathBuf::from).unwrap_or_default();
+    if name.file_name() == Some(OsStr::new("codex")) {
+        let args = argv.into_iter().skip(1).collect();
+        return stand_in(args);
+    }
+    let args = match Args::try_parse_from(argv) {
+        Ok(args) => args,
+        Err(error) => {
+            let asked_for = !error.use_stderr();
+            let _ = error.print();
+            return if asked_for { 0 } else { USAGE };
+        }
+    };
+    let Some(settings) = settings(args.options) else {
+        return USAGE;
+    };
+    match args.command {
+        Command::AppServer { codex_args } => {
+            let mut all = vec![OsString::from("app-server")];
+            all.extend(codex_args);
+            relay(settings, all)
+        }
+        Command::Demo { transport } => demo(settings, transport),
+        Command::Tap {
+            codex,
+            record,
+            codex_args,
+        } => tap(TapConfig {
+            codex,
+            arguments: codex_args,
+            record,
+        }),
+    }
+}
+
+/// Says something to the person at the terminal.
+pub fn say(words: &str) {
+    let _ = writeln!(std::io::stderr(), "{words}");
+}
+
+fn settings(options: Options) -> Option<Settings> {
+    let settings = match Settings::read(options, &Environment) {
+        Ok(settings) => settings,
+        Err(errors) => {
+            say(&errors.to_string());
+            return None;
+        }
+    };
+    if let Err(error) = telemetry::start(&settings.telemetry) {
+        let file = settings.telemetry.file.clone().unwrap_or_default();
+        say(&format!(
+            "codex-relay: --log-file: {}: {error}",
+            file.display()
+        ));
+        return None;
+    }
+    Some(settings)
+}
+
+fn relay(settings: Settings, codex_args: Vec<OsString>) -> u8 {
+    if let Some(value) = standin::foreign_listen(&codex_args) {
+        say(&format!(
+            "codex-relay: --listen {value}: only stdio:// can be relayed; leave --listen out"
+        ));
+        return USAGE;
+    }
+    with_runtime(|runtime| run::relay(runtime, settings, codex_args).code())
+}
+
+/// Behaves as codex: relays its app-server, hands everything else to the real one.
+fn stand_in(args: Vec<OsString>) -> u8 {
+    let Some(settings) = settings(Options::default()) else {
+        return USAGE;
+    };
+    if standin::judge(&args) == StandIn::Relay {
+        return relay(settings, args);
+    }
+    let this = this_program();
+    let found = find(
+        settings.codex.as_deref(),
+        settings.path.as_deref(),
+        this.as_deref(),
+    );
+    match found {
+        Err(error) => {
+            say(&format!("codex-relay: {error}"));
+            ExitReason::CodexMissing.code()
+        }
+        Ok(found) => {
+            let mut command = std::process::Command::new(&found.program);
+            let error = command.args(args).envs(found.variables).exec();
+            say(&format!(
+                "codex-relay: {}: {error}",
+                found.program.display()
+            ));
+            ExitReason::CodexMissing.code()
+        }
+    }
+}
+
+fn demo(settings: Settings, transport: Transport) -> u8 {
+    let Some(relay) = this_program() else {
+        say("codex-relay: the path of this program is unknown");
+        return SOFTWARE;
+    };
+    let config = DemoConfig {
+        relay,
+        codex: settings.codex,
+        path: settings.path,
+        cache: settings.cache,
+        transport: match transport {
+            Transport::Http => witness::Transport::Http,
+            Transport::Ws => witness::Transport::WebSocket,
+        },
+    };
+    with_runtime(|runtime| {
+        let (mut out, mut notes) = (std::io::stdout(), std::io::stderr());
+        match runtime.block_on(demo::run(&config, &mut out, &mut notes)) {
+            Ok(verdict) => u8::from(verdict != demo::Verdict::Holds),
+            Err(error) => {
+                say(&format!("codex-relay: {}", Chain(&error)));
+                1
+            }
+        }
+    })
+}
+
+fn tap(config: TapConfig) -> u8 {
+    with_runtime(|runtime| match runtime.block_on(tap::run(config)) {
+        Ok(code) => code,
+        Err(error) => {
+            say(&format!("codex-relay: {error}"));
+            SOFTWARE
+        }
+    })
+}
+
+/// Runs `work` on the main thread, with a runtime that waits for nothing when it is done: a read of
+/// standard input may hang for ever.
+fn with_runtime(work: impl FnOnce(&Runtime) -> u8) -> u8 {
+    let built = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(WORKERS)
+        .enable_all()
+        .build();
+    match built {
+        Ok(runtime) => {
+            let code = work(&runtime);
+            runtime.shutdown_background();
+            code
+        }
+        Err(error) => {
+            say(&format!("codex-relay: no threads: {error}"));
+            SOFTWARE
+        }
+    }
+}
+
+/// The path of this program.
+pub fn this_program() -> Option<PathBuf> {
+    std::env::current_exe()
+        .ok()
+        .filter(|path| path != Path::new(""))
+}
+
+/// One for the streams of the client and codex, one for model requests.
+const WORKERS: usize = 2;

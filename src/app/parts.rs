@@ -1,0 +1,224 @@
+//! The parts of a relay, built and started.
+
+use std::ffi::OsString;
+use std::io;
+use std::sync::Arc;
+
+use tokio::net::TcpListener;
+use tokio::process::Child;
+use tokio::sync::watch;
+use tokio::task::{AbortHandle, JoinSet};
+
+use crate::base::secret::Secret;
+use crate::child::command::{self, environment};
+use crate::child::find::{FindError, find};
+use crate::child::group::Group;
+use crate::config::settings::Settings;
+use crate::exchange::admission::Gate;
+use crate::relay::listener::{self, Relay};
+use crate::session::machine::{Config, Session};
+use crate::session::shared::SharedSession;
+use crate::stdio::errors;
+use crate::stdio::inbound::Inbound;
+use crate::stdio::outbound::Outbound;
+use crate::stdio::pipe::Pipe;
+use crate::stdio::writer::{self, LineSender};
+use crate::upstream::client::Upstream;
+use crate::wire::redact::{Redactor, StreamRedactor};
+
+/// Why a relay can't start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The private endpoint can't be opened.
+    #[error("can't listen on 127.0.0.1")]
+    Listen(#[source] io::Error),
+    /// There is no codex.
+    #[error(transparent)]
+    NoCodex(#[from] FindError),
+    /// The system has no random numbers for the secret.
+    #[error("the system has no random numbers")]
+    Random(#[source] io::Error),
+    /// Signals can't be caught.
+    #[error("can't listen for signals")]
+    Signals(#[source] io::Error),
+    /// Codex can't be started.
+    #[error("can't start {program}")]
+    Spawn {
+        /// The executable.
+        program: String,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// Which task ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Codex's stderr is read to its end.
+    Errors,
+    /// The client sends no more, or codex reads no more.
+    Inbound,
+    /// The private endpoint stopped.
+    Listener,
+    /// Codex's stdout is read to its end.
+    Outbound,
+    /// TLS is ready.
+    WarmUp,
+    /// The client reads no more, or has everything.
+    Writer,
+}
+
+/// A relay that runs.
+#[derive(Debug)]
+pub struct Parts {
+    /// Codex.
+    pub child: Child,
+    /// Its process group.
+    pub group: Option<Group>,
+    /// The pumps of the streams; they end by themselves when codex has ended.
+    pub streams: JoinSet<Part>,
+    /// The private endpoint; it never ends by itself.
+    pub relay: JoinSet<Part>,
+    /// Ends the pump of the client's lines, which closes codex's stdin.
+    pub inbound: AbortHandle,
+    /// Tells the readers of codex's pipes that codex has ended.
+    pub codex_gone: watch::Sender<bool>,
+    /// For lines of our own at the end.
+    pub client: LineSender,
+    /// What is remembered.
+    pub session: SharedSession,
+}
+
+/// Opens the endpoint, then starts codex and the pumps.
+///
+/// Runs on the main thread: codex's death signal follows the thread that starts it.
+pub async fn start(settings: Settings, codex_args: Vec<OsString>) -> Result<Parts, StartError> {
+    let this = super::dispatch::this_program();
+    let found = find(
+        settings.codex.as_deref(),
+        settings.path.as_deref(),
+        this.as_deref(),
+    )?;
+    let (socket, port) = listener::bind().await.map_err(StartError::Listen)?;
+    let secret = secret()?;
+    let gate = Gate::new(secret.clone(), port);
+    let session = SharedSession::new(Session::new(Config {
+        base_url: gate.base_url(),
+        max_context_bytes: settings.max_context_bytes,
+    }));
+    let mut variables = environment(settings.environment.clone());
+    variables.extend(found.variables);
+    let config = command::Config {
+        program: found.program,
+        args: codex_args,
+        environment: variables,
+    };
+    let mut child = command::spawn(&config).map_err(|source| StartError::Spawn {
+        program: config.program.display().to_string(),
+        source,
+    })?;
+    let group = child.id().and_then(Group::led_by);
+    let (codex_gone, gone) = watch::channel(false);
+    let (client, lines) = writer::queue();
+    let mut streams = JoinSet::new();
+    streams.spawn(async move {
+        if let Err(error) = writer::write_lines(lines, tokio::io::stdout()).await {
+            tracing::debug!(%error, "the client reads no more");
+        }
+        Part::Writer
+    });
+    let inbound = Inbound {
+        session: session.clone(),
+        feed: settings.feed.clone(),
+        client: client.clone(),
+    };
+    let inbound = spawn_inbound(&mut streams, inbound, &mut child);
+    let outbound = Outbound {
+        session: session.clone(),
+        redactor: Redactor::new(&secret),
+        long_redactor: StreamRedactor::new(&secret),
+        client: client.clone(),
+    };
+    spawn_readers(&mut streams, outbound, &secret, &gone, &mut child);
+    let relay = spawn_relay(socket, gate, session.clone(), settings);
+    Ok(Parts {
+        child,
+        group,
+        streams,
+        relay,
+        inbound,
+        codex_gone,
+        client,
+        session,
+    })
+}
+
+fn secret() -> Result<Secret, StartError> {
+    let mut bits = [0; 32];
+    getrandom::fill(&mut bits).map_err(|error| StartError::Random(error.into()))?;
+    Ok(Secret::from_random(bits))
+}
+
+fn spawn_inbound(tasks: &mut JoinSet<Part>, inbound: Inbound, child: &mut Child) -> AbortHandle {
+    let stdin = child.stdin.take();
+    tasks.spawn(async move {
+        if let Some(stdin) = stdin {
+            inbound.pump(tokio::io::stdin(), stdin).await;
+        }
+        Part::Inbound
+    })
+}
+
+fn spawn_readers(
+    tasks: &mut JoinSet<Part>,
+    outbound: Outbound,
+    secret: &Secret,
+    gone: &watch::Receiver<bool>,
+    child: &mut Child,
+) {
+    if let Some(stdout) = child.stdout.take() {
+        let pipe = Pipe::new(stdout, gone.clone());
+        tasks.spawn(async move {
+            outbound.pump(pipe).await;
+            Part::Outbound
+        });
+    }
+    if let Some(stderr) = child.stderr.take() {
+        let pipe = Pipe::new(stderr, gone.clone());
+        let redactor = StreamRedactor::new(secret);
+        tasks.spawn(async move {
+            errors::pass(pipe, tokio::io::stderr(), redactor).await;
+            Part::Errors
+        });
+    }
+}
+
+fn spawn_relay(
+    socket: TcpListener,
+    gate: Gate,
+    session: SharedSession,
+    settings: Settings,
+) -> JoinSet<Part> {
+    let mut tasks = JoinSet::new();
+    let relay = Arc::new(Relay {
+        gate,
+        session,
+        feed: settings.feed,
+        destination: settings.destination,
+        upstream: Upstream::default(),
+        on_unrecognized: settings.on_unrecognized,
+    });
+    if relay.destination.may_need_tls() {
+        let relay = Arc::clone(&relay);
+        tasks.spawn(async move {
+            relay.upstream.warm_up().await;
+            Part::WarmUp
+        });
+    }
+    tasks.spawn(async move {
+        listener::serve(socket, relay).await;
+        Part::Listener
+    });
+    tasks
+}

@@ -1,0 +1,182 @@
+//! The life of a relay: one loop that turns what happens into events, and does what the lifecycle
+//! says.
+
+use std::ffi::OsString;
+use std::time::Instant;
+
+use tokio::runtime::Runtime;
+use tokio::task::JoinError;
+use tokio::time::sleep_until;
+
+use crate::app::dispatch::say;
+use crate::app::parts::{Part, Parts, StartError, start};
+use crate::base::chain::Chain;
+use crate::base::exit::ExitReason;
+use crate::child::group::{Group, reason};
+use crate::child::signals::Signals;
+use crate::config::settings::Settings;
+use crate::lifecycle::machine::{Action, Event, Lifecycle};
+
+/// Relays until codex has ended, and says why the process leaves.
+pub fn relay(runtime: &Runtime, settings: Settings, codex_args: Vec<OsString>) -> ExitReason {
+    // On the main thread, not on a worker: codex's death signal follows the thread.
+    runtime.block_on(async {
+        match begin(settings, codex_args).await {
+            Ok(running) => running.run().await,
+            Err(error) => {
+                say(&format!("codex-relay: {}", Chain(&error)));
+                match error {
+                    StartError::NoCodex(_) | StartError::Spawn { .. } => ExitReason::CodexMissing,
+                    StartError::Listen(_) | StartError::Random(_) | StartError::Signals(_) => {
+                        ExitReason::RelayFault
+                    }
+                }
+            }
+        }
+    })
+}
+
+async fn begin(settings: Settings, codex_args: Vec<OsString>) -> Result<Running, StartError> {
+    // Before codex is there: a signal must never find us without a hand for it.
+    let signals = Signals::listen().map_err(StartError::Signals)?;
+    let parts = start(settings, codex_args).await?;
+    Ok(Running {
+        parts,
+        signals,
+        lifecycle: Lifecycle::new(),
+        is_stopping: false,
+        is_codex_read: false,
+        has_fault: false,
+    })
+}
+
+struct Running {
+    parts: Parts,
+    signals: Signals,
+    lifecycle: Lifecycle,
+    /// Whether we asked codex to end: then its end is no surprise.
+    is_stopping: bool,
+    /// Whether nothing more comes from codex's stdout.
+    is_codex_read: bool,
+    has_fault: bool,
+}
+
+impl Running {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the driver of the lifecycle reads the clock"
+    )]
+    async fn run(mut self) -> ExitReason {
+        loop {
+            let deadline = self.lifecycle.deadline();
+            let event = tokio::select! {
+                biased;
+                () = self.signals.next() => Some(Event::StopRequested),
+                status = self.parts.child.wait() => {
+                    let reason = status.map_or(ExitReason::RelayFault, reason);
+                    Some(Event::ChildExited(reason))
+                }
+                Some(ended) = self.parts.streams.join_next() => self.task_ended(ended),
+                Some(ended) = self.parts.relay.join_next() => self.task_ended(ended),
+                () = until(deadline) => Some(Event::Tick),
+            };
+            let action = event.and_then(|event| self.lifecycle.on_event(event, Instant::now()));
+            match action {
+                None => {}
+                Some(Action::CloseStdin) => {
+                    self.is_stopping = true;
+                    self.parts.inbound.abort();
+                }
+                Some(Action::Terminate) => self.signal_group(Group::terminate),
+                Some(Action::Kill) => self.signal_group(Group::kill),
+                Some(Action::Leave(reason)) => return self.leave(reason).await,
+            }
+        }
+    }
+
+    /// What the end of a task means. Without the client or one of its streams codex is not needed.
+    fn task_ended(&mut self, ended: Result<Part, JoinError>) -> Option<Event> {
+        self.is_codex_read |= ends_codex(&ended);
+        match ended {
+            Ok(Part::Errors | Part::WarmUp) => None,
+            Ok(Part::Inbound | Part::Outbound | Part::Writer) => Some(Event::ClientClosed),
+            Err(error) if error.is_cancelled() => None,
+            Ok(Part::Listener) | Err(_) => {
+                tracing::error!("a part of the relay failed; codex is stopped");
+                self.has_fault = true;
+                Some(Event::ClientClosed)
+            }
+        }
+    }
+
+    fn signal_group(&self, signal: fn(Group)) {
+        if let Some(group) = self.parts.group {
+            signal(group);
+        }
+    }
+
+    /// Delivers what codex still said, ends what it left open, and leaves nothing behind.
+    async fn leave(mut self, reason: ExitReason) -> ExitReason {
+        self.signal_group(Group::kill);
+        let _ = self.parts.codex_gone.send(true);
+        self.parts.inbound.abort();
+        let reason = if self.has_fault {
+            ExitReason::RelayFault
+        } else {
+            reason
+        };
+        let Parts {
+            mut streams,
+            client,
+            session,
+            ..
+        } = self.parts;
+        let is_surprise = !self.is_stopping;
+        let mut is_codex_read = self.is_codex_read;
+        let deliver = async {
+            let mut client = Some(client);
+            loop {
+                // The client's lines end with those of codex: ours come behind them.
+                if let Some(client) = client.take_if(|_| is_codex_read) {
+                    let lines = session.with(|session| session.on_codex_gone(&how(reason)));
+                    for line in lines.into_iter().filter(|_| is_surprise) {
+                        let _ = client.send(line).await;
+                    }
+                }
+                let Some(ended) = streams.join_next().await else {
+                    return;
+                };
+                is_codex_read |= ends_codex(&ended);
+            }
+        };
+        tokio::select! {
+            () = deliver => {}
+            // Whoever asks a second time doesn't want to wait for a client that reads no more.
+            () = self.signals.next() => {}
+        }
+        reason
+    }
+}
+
+/// Whether codex's stdout is read no more: to its end, or because the reader failed.
+fn ends_codex(ended: &Result<Part, JoinError>) -> bool {
+    match ended {
+        Ok(part) => *part == Part::Outbound,
+        Err(error) => !error.is_cancelled(),
+    }
+}
+
+fn how(reason: ExitReason) -> String {
+    match reason {
+        ExitReason::CodexCode(code) => format!("ended with exit code {code}"),
+        ExitReason::CodexSignal(signal) => format!("was ended by signal {signal}"),
+        ExitReason::CodexMissing | ExitReason::RelayFault | ExitReason::Usage => "ended".to_owned(),
+    }
+}
+
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => sleep_until(deadline.into()).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,6 @@
+//! Small commands beside the relay itself, and the witnesses that they and the tests stand on.
+
+pub mod demo;
+pub mod endpoint;
+pub mod tap;
+pub mod witness;
