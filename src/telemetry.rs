@@ -5,6 +5,8 @@ use std::io;
 use std::path::PathBuf;
 
 use tracing::level_filters::LevelFilter;
+use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 /// How a log line looks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,8 +61,6 @@ where
         .with_ansi(false)
         .with_target(false)
         .with_writer(writer);
-    use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
-    use tracing_subscriber::util::SubscriberInitExt as _;
     let registry = tracing_subscriber::registry();
     let _ = match config.format {
         Format::Json => registry.with(layer.json().with_filter(ours)).try_init(),

@@ -95,6 +95,10 @@ fn native_of_shim(program: &Path) -> Option<Found> {
     })
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "64 bytes of a program, not a workspace file"
+)]
 fn starts_with_node(script: &Path) -> bool {
     let mut first = [0; 64];
     let read = File::open(script).and_then(|mut file| file.read(&mut first));

@@ -1,6 +1,6 @@
 //! What it means: arguments and environment into the configuration of each part.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::PathBuf;
 
@@ -147,7 +147,7 @@ impl Reader<'_> {
         let names: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
         self.fault(
             place,
-            format!("{value:?} is not one of: {}", names.join(", ")),
+            format!("{} is not one of: {}", shown(&value), names.join(", ")),
         );
         T::default()
     }
@@ -221,7 +221,10 @@ impl Reader<'_> {
             _ => {
                 self.fault(
                     place,
-                    format!("{value:?} is not a number of bytes from 1 to {MAX_CONTEXT_BYTES}"),
+                    format!(
+                        "{} is not a number of bytes from 1 to {MAX_CONTEXT_BYTES}",
+                        shown(&value)
+                    ),
                 );
                 MAX_CONTEXT_BYTES
             }
@@ -282,6 +285,11 @@ impl Default for Level {
     fn default() -> Self {
         Self(LevelFilter::WARN)
     }
+}
+
+/// A value in quotes, as it can be shown.
+fn shown(value: &OsStr) -> String {
+    format!("\"{}\"", value.display())
 }
 
 /// Below the home folder.

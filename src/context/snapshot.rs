@@ -3,8 +3,7 @@
 use std::fmt;
 
 use bytes::Bytes;
-
-use crate::wire::literal;
+use serde_json::Value;
 
 /// The text for the requests of a turn, with its account of bytes.
 #[derive(Clone, PartialEq, Eq)]
@@ -27,7 +26,7 @@ pub struct Section {
 impl Snapshot {
     /// Takes rendered `text` and what each source contributed.
     pub fn new(text: String, sections: Vec<Section>) -> Self {
-        let quoted = Bytes::from(literal::quote(&text));
+        let quoted = Bytes::from(Value::from(text.as_str()).to_string());
         let escaped = quoted.slice(1..quoted.len().saturating_sub(1).max(1));
         Self {
             text,

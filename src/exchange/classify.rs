@@ -28,6 +28,10 @@ pub enum Class {
 }
 
 /// What the carriers say, first to last.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "independent facts, not states"
+)]
 #[derive(Debug, Default)]
 pub struct Identity {
     /// A mark of a child, or of compaction or memory: whatever else is said.

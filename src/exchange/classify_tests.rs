@@ -71,7 +71,10 @@ fn any_child_mark_wins_over_everything() {
             "{nested}"
         );
         let duplicate = format!("{},{}", body(&both, "").trim_end_matches('}'), "\"z\":1}}");
-        let twice = format!("{{\"client_metadata\":{{}},{}", &duplicate[1..]);
+        let twice = format!(
+            "{{\"client_metadata\":{{}},{}",
+            duplicate.trim_start_matches('{')
+        );
         assert_eq!(class_of(&twice, &[]), Class::Untouched, "{nested}");
     }
     for flat in [
@@ -141,7 +144,7 @@ fn what_cannot_be_read_is_unrecognized() {
             "",
         ),
     ] {
-        assert_eq!(class_of(&bytes, &[]), unrecognized, "{:.80}", bytes);
+        assert_eq!(class_of(&bytes, &[]), unrecognized, "{bytes:.80}");
     }
     // The header alone doesn't make a parent: the body itself must say so.
     assert_eq!(class_of("{}", &[(TURN_METADATA, &header)]), unrecognized);

@@ -118,6 +118,7 @@ impl Default for Lifecycle {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test starts at some time")]
 mod tests {
     use std::time::Duration;
 
@@ -132,7 +133,7 @@ mod tests {
             machine.on_event(Event::ClientClosed, start),
             Some(Action::CloseStdin)
         );
-        let early = start + CHILD_EOF_GRACE - Duration::from_millis(1);
+        let early = start + CHILD_EOF_GRACE.saturating_sub(Duration::from_millis(1));
         assert_eq!(machine.on_event(Event::Tick, early), None);
         let at = machine.deadline().unwrap();
         assert_eq!(machine.on_event(Event::Tick, at), Some(Action::Terminate));

@@ -168,6 +168,6 @@ impl Body for Pieces {
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.left.iter().map(|piece| length(piece)).sum())
+        SizeHint::with_exact(self.left.iter().map(length).sum())
     }
 }

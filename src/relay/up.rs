@@ -170,9 +170,8 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Up<'a, R, W> {
     async fn judge(&mut self) -> Result<(), End> {
         let Message { text, size, .. } = std::mem::take(&mut self.message);
         if usize::try_from(size).map_or(true, |size| size > MAX_MESSAGE_BYTES) {
-            return self
-                .refuse(&Refusal::too_large(Measured::Message, size))
-                .await;
+            let refusal = Refusal::too_large(Measured::Message, size);
+            return refuse(&self.refuse, &refusal).await;
         }
         let text = text.freeze();
         let body = Body::read(&text);
@@ -196,14 +195,8 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Up<'a, R, W> {
                 tracing::debug!(from = text.len(), to, "model message injected");
                 self.send(pieces).await
             }
-            Judged::Refuse(refusal) => self.refuse(&refusal).await,
+            Judged::Refuse(refusal) => refuse(&self.refuse, &refusal).await,
         }
-    }
-
-    async fn refuse(&mut self, refusal: &Refusal) -> Result<(), End> {
-        tracing::warn!(reason = %refusal.reason(), "{}", refusal.line());
-        let sent = self.refuse.send(refusal.event()).await;
-        sent.map_err(|_| End::UpstreamGone)
     }
 
     /// Sends a text message in fragments, masked anew.
@@ -255,4 +248,11 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Up<'a, R, W> {
     async fn flush(&mut self) -> Result<(), End> {
         self.to.flush().await.map_err(|_| End::UpstreamGone)
     }
+}
+
+/// Tells codex, on the other pump, that its message goes no further.
+async fn refuse(to: &mpsc::Sender<String>, refusal: &Refusal) -> Result<(), End> {
+    tracing::warn!(reason = %refusal.reason(), "{}", refusal.line());
+    let sent = to.send(refusal.event()).await;
+    sent.map_err(|_| End::UpstreamGone)
 }

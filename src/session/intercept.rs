@@ -129,7 +129,7 @@ impl Session {
         })
     }
 
-    fn on_thread(&mut self, id: RequestId, params: Range<usize>) -> ClientVerdict {
+    fn on_thread(&self, id: RequestId, params: Range<usize>) -> ClientVerdict {
         if self.registry.is_full() {
             let denial = Denial::Busy {
                 what: "threads are open",

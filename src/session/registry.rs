@@ -61,7 +61,9 @@ impl Registry {
     ) -> Result<(), Full> {
         if let Some(known) = self.threads.find_mut(&id) {
             known.routed = known.routed || routed;
-            known.current = current.or(known.current.take());
+            if current.is_some() {
+                known.current = current;
+            }
             return Ok(());
         }
         let thread = Thread {

@@ -1,1 +1,12 @@
-//! The whole test suite, one binary.
+//! The whole test suite, one binary: it links once.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::string_slice,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
+
+mod architecture;
