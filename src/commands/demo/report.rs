@@ -100,7 +100,7 @@ impl Evidence {
         if heirs > 0 {
             writeln!(
                 out,
-                "This codex lets a sub-agent inherit the mark of its parent's turn: {heirs} requests had it."
+                "Requests of the sub-agent that inherited the mark of the parent's turn all the same: {heirs}."
             )?;
         }
         if self.strays > 0 {
