@@ -144,7 +144,7 @@ fn demo(settings: Settings, transport: Transport) -> u8 {
             Ok(verdict) => u8::from(verdict != demo::Verdict::Holds),
             Err(error) => {
                 say(&format!("codex-relay: {}", Chain(&error)));
-                1
+                error.exit_code()
             }
         }
     })

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::stage::{Stored, WORDS};
 use crate::commands::witness::{Pair, Pairing, Recorded};
+use crate::session::methods::GENERATION_MEMBER;
 
 /// What a demo showed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,13 +79,7 @@ impl Evidence {
             writeln!(out, "{mark}  {}", check.text)?;
         }
         writeln!(out)?;
-        if self.strays > 0 {
-            let strays = self.strays;
-            writeln!(
-                out,
-                "{strays} connections to elsewhere were asked for; all were refused."
-            )?;
-        }
+        self.remark(out)?;
         if checks.iter().all(|check| check.holds) {
             writeln!(
                 out,
@@ -94,6 +89,28 @@ impl Evidence {
         }
         writeln!(out, "Not everything held: see above.")?;
         Ok(Verdict::Broken)
+    }
+
+    fn remark(&self, out: &mut dyn Write) -> io::Result<()> {
+        let inherits = |pair: &&Pair| {
+            let metadata = pair.sent.metadata();
+            pair.sent.is_child() && metadata.is_some_and(|all| all.get(GENERATION_MEMBER).is_some())
+        };
+        let heirs = self.model_requests().filter(inherits).count();
+        if heirs > 0 {
+            writeln!(
+                out,
+                "Requests of the sub-agent that inherited the mark of the parent's turn all the same: {heirs}."
+            )?;
+        }
+        if self.strays > 0 {
+            let strays = self.strays;
+            writeln!(
+                out,
+                "{strays} connections to elsewhere were asked for; all were refused."
+            )?;
+        }
+        Ok(())
     }
 
     fn model_requests(&self) -> impl Iterator<Item = &Pair> {
@@ -128,10 +145,20 @@ impl Evidence {
                 holds: damaged == 0,
                 text: format!("{damaged} requests differ anywhere but in the inserted text"),
             },
+            self.headers_are_kept(),
             self.nothing_is_lost(),
             self.codex_never_knew(),
             self.nothing_is_stored(),
         ]
+    }
+
+    fn headers_are_kept(&self) -> Check {
+        let changed = |pair: &&Pair| !pair.changed_headers().is_empty();
+        let changed = self.pairing.pairs.iter().filter(changed).count();
+        Check {
+            holds: changed == 0,
+            text: format!("{changed} requests differ in a header that goes from end to end"),
+        }
     }
 
     fn nothing_is_lost(&self) -> Check {
