@@ -9,4 +9,10 @@
     reason = "a test fails by panicking"
 )]
 
+#[macro_use]
+mod support;
+
 mod architecture;
+mod fixtures;
+mod protocol;
+mod real_codex;

@@ -1,0 +1,195 @@
+//! The persona reaches every request of the parent's turn, once, and changes nothing else.
+
+use std::sync::Mutex;
+
+use codex_relay::commands::endpoint::{Reply, Script, Upgrade};
+use codex_relay::commands::witness::{Pair, Pairing, Recorded};
+use serde_json::json;
+
+use crate::support::case::{Case, Transport};
+use crate::support::codex::Version;
+use crate::support::model::Model;
+use crate::support::persona::{self, MARKER, assert_injected, injected_text};
+use crate::support::stage::Stage;
+use crate::support::story;
+
+/// The pairs of a traffic without losses that are for this purpose.
+fn pairs_for<'a>(traffic: &'a Pairing, purpose: &str) -> Vec<&'a Pair> {
+    assert!(
+        traffic.lost.is_empty() && traffic.foreign.is_empty(),
+        "{traffic:?}"
+    );
+    let is_it = |it: &&Pair| it.sent.purpose().as_deref() == Some(purpose);
+    traffic.pairs.iter().filter(is_it).collect()
+}
+
+async fn parent_is_injected_in_every_step(case: Case) {
+    let stage = Stage::set(case).await;
+    persona::write(&stage);
+    let mut client = stage.relay().tapped().start().await;
+    let thread = client.thread("thread/start", json!({})).await;
+    let turn = client.turn(&thread, "[commands 2]").await;
+    assert_eq!(turn["status"], "completed", "{turn}\n{}", client.stderr());
+    client.turn(&thread, "one more").await;
+    assert!(client.close().await.success());
+    let traffic = stage.traffic().await;
+    let steps = pairs_for(&traffic, "turn");
+    assert_eq!(steps.len(), 4);
+    let texts: Vec<_> = steps.iter().map(|it| assert_injected(it)).collect();
+    assert!(texts.iter().all(|it| *it == texts[0]), "{texts:?}");
+    for step in steps {
+        assert_eq!(step.sent.transport(), case.transport);
+        assert_eq!(
+            step.sent.head.header("content-encoding").is_some(),
+            case.is_zstd()
+        );
+        let is_incremental =
+            |it: &Recorded| it.json().unwrap().get("previous_response_id").is_some();
+        assert_eq!(
+            is_incremental(&step.arrived),
+            case.transport == Transport::WebSocket
+        );
+    }
+}
+matrix!(parent_is_injected_in_every_step: all);
+
+async fn persona_comes_behind_instructions_of_the_models_own(case: Case) {
+    let stage = Stage::set(case).await;
+    persona::write(&stage);
+    let mut client = stage.relay().tapped().start().await;
+    let model = case.version.classic_model();
+    let thread = client.thread("thread/start", json!({"model": model})).await;
+    client.turn(&thread, "[commands 1]").await;
+    assert!(client.close().await.success());
+    let traffic = stage.traffic().await;
+    let steps = pairs_for(&traffic, "turn");
+    assert_eq!(steps.len(), 2);
+    for step in steps {
+        assert_eq!(
+            step.sent.instructions().is_some(),
+            case.version == Version::V155
+        );
+        assert_injected(step);
+    }
+}
+matrix!(persona_comes_behind_instructions_of_the_models_own: all);
+
+async fn client_without_the_experimental_api_gets_the_persona_too(case: Case) {
+    let stage = Stage::set(case).await;
+    persona::write(&stage);
+    let mut client = stage.relay().stable_api().tapped().start().await;
+    let thread = client.thread("thread/start", json!({})).await;
+    let turn = client.turn(&thread, "[commands 1]").await;
+    assert_eq!(turn["status"], "completed", "{turn}\n{}", client.stderr());
+    assert!(client.close().await.success());
+    let traffic = stage.traffic().await;
+    let steps = pairs_for(&traffic, "turn");
+    assert_eq!(steps.len(), 2);
+    for step in steps {
+        assert_injected(step);
+        let metadata = step.arrived.metadata().unwrap();
+        assert_eq!(metadata.get("codex_relay_generation"), None);
+    }
+}
+matrix!(client_without_the_experimental_api_gets_the_persona_too: transports);
+
+async fn edit_of_the_workspace_shows_in_the_next_turn(case: Case) {
+    let stage = Stage::set(case).await;
+    persona::write(&stage);
+    let mut client = stage.relay().start().await;
+    let thread = client.thread("thread/start", json!({})).await;
+    client.turn(&thread, "hello").await;
+    stage.write("SOUL.md", &format!("{MARKER} has burnt down."));
+    client.turn(&thread, "hello again").await;
+    std::fs::remove_file(stage.workspace.join("IDENTITY.md")).unwrap();
+    client.turn(&thread, "and again").await;
+    assert!(client.close().await.success());
+    let requests = stage.endpoint.model_requests();
+    let turns = requests.iter().filter(|it| it.turn().is_some());
+    let texts: Vec<_> = turns.map(|it| injected_text(it, None)).collect();
+    let burnt: Vec<_> = texts.iter().map(|it| it.contains("burnt down")).collect();
+    assert_eq!(burnt, [false, true, true]);
+    let named: Vec<_> = texts.iter().map(|it| it.contains("Marlowe")).collect();
+    assert_eq!(named, [true, true, false]);
+}
+matrix!(edit_of_the_workspace_shows_in_the_next_turn: transports);
+
+async fn goal_that_codex_pursues_itself_gets_the_persona(case: Case) {
+    let stage = Stage::set(case).await;
+    persona::write(&stage);
+    let mut client = stage.relay().tapped().start().await;
+    let thread = client.thread("thread/start", json!({})).await;
+    client.turn(&thread, "hello").await;
+    let turn = story::pursue_goal(&mut client, &thread).await;
+    assert_eq!(turn["status"], "completed", "{turn}");
+    assert!(client.close().await.success());
+    let traffic = stage.traffic().await;
+    let steps = pairs_for(&traffic, "turn");
+    assert_eq!(steps.len(), 3);
+    for step in steps {
+        assert_injected(step);
+    }
+}
+matrix!(goal_that_codex_pursues_itself_gets_the_persona: transports);
+
+async fn turn_that_is_started_into_a_running_one_keeps_its_persona(case: Case) {
+    let model = Model::default();
+    let stage = Stage::with(case, model.clone()).await;
+    persona::write(&stage);
+    let mut client = stage.relay().tapped().start().await;
+    let thread = client.thread("thread/start", json!({})).await;
+    let input = |text: &str| json!({"threadId": thread, "input": [{"type": "text", "text": text}]});
+    let from = client.inbox.len();
+    let first = client.ok("turn/start", input("[hold]")).await;
+    story::seen(&stage, "turn").await;
+    stage.write("SOUL.md", &format!("{MARKER} has burnt down."));
+    let second = client.ok("turn/start", input("steer")).await;
+    assert_eq!(first["turn"]["id"], second["turn"]["id"]);
+    model.held_may_end.give();
+    let of_thread = |params: &serde_json::Value| params["threadId"] == thread.as_str();
+    let ended = client.notification(from, "turn/completed", of_thread).await;
+    assert_eq!(ended["turn"]["status"], "completed", "{ended}");
+    assert!(client.close().await.success());
+    let requests = stage.endpoint.model_requests();
+    let steps: Vec<_> = requests.iter().filter(|it| it.turn().is_some()).collect();
+    assert!(steps.len() >= 2, "{steps:?}");
+    for step in steps {
+        assert!(!injected_text(step, None).contains("burnt down"));
+    }
+}
+matrix!(turn_that_is_started_into_a_running_one_keeps_its_persona: versions);
+
+/// Drops the connection of the first request of a turn, then plays along.
+struct DropsFirst(Model, Mutex<bool>);
+
+impl Script for DropsFirst {
+    fn reply(&self, request: &Recorded) -> Reply {
+        let mut dropped = self.1.lock().unwrap();
+        if request.turn().is_some() && !std::mem::replace(&mut *dropped, true) {
+            return Reply::drop_connection();
+        }
+        self.0.reply(request)
+    }
+
+    fn upgrade(&self, request: &Recorded) -> Upgrade {
+        self.0.upgrade(request)
+    }
+}
+
+async fn request_that_codex_repeats_is_injected_again(case: Case) {
+    let script = DropsFirst(Model::default(), Mutex::new(false));
+    let stage = Stage::with(case, script).await;
+    persona::write(&stage);
+    let mut client = stage.relay().tapped().start().await;
+    let thread = client.thread("thread/start", json!({})).await;
+    let turn = client.turn(&thread, "hello").await;
+    assert_eq!(turn["status"], "completed", "{turn}");
+    assert!(client.close().await.success());
+    let traffic = stage.traffic().await;
+    let steps = pairs_for(&traffic, "turn");
+    assert!(steps.len() >= 2);
+    for step in steps {
+        assert_injected(step);
+    }
+}
+matrix!(request_that_codex_repeats_is_injected_again: transports);

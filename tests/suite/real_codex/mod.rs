@@ -1,0 +1,15 @@
+//! The relay in front of the real codex, in every pinned version.
+//!
+//! The model is an endpoint on loopback that does what the prompt says ([`crate::support::model`]); what codex itself
+//! sends is witnessed by a tap behind it.
+
+mod injection;
+mod oversize;
+mod passing;
+mod private_endpoint;
+mod programs;
+mod refused;
+mod scripts;
+mod supervision;
+mod threads;
+mod untouched;

@@ -1,0 +1,188 @@
+//! Starting the relay, or codex itself, for a client.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+use super::case::Login;
+use super::client::Client;
+use super::stage::Stage;
+
+/// How a session is started.
+#[derive(Debug)]
+pub(crate) struct Launch<'a> {
+    stage: &'a Stage,
+    is_plain: bool,
+    is_routed: bool,
+    codex: PathBuf,
+    options: Vec<OsString>,
+    is_experimental: bool,
+}
+
+impl Stage {
+    /// The relay in front of the case's codex, with the stage's workspace and endpoint.
+    pub(crate) fn relay(&self) -> Launch<'_> {
+        Launch {
+            stage: self,
+            is_plain: false,
+            is_routed: true,
+            codex: self.codex.native.clone(),
+            options: Vec::new(),
+            is_experimental: true,
+        }
+    }
+
+    /// The case's codex without the relay; threads are routed straight to the endpoint.
+    pub(crate) fn plain(&self) -> Launch<'_> {
+        Launch {
+            is_plain: true,
+            ..self.relay()
+        }
+    }
+}
+
+impl Launch<'_> {
+    /// Takes another program for codex.
+    pub(crate) fn codex(mut self, program: impl Into<PathBuf>) -> Self {
+        self.codex = program.into();
+        self
+    }
+
+    /// Puts a tap behind codex: what it sends is in [`Stage::sent`].
+    pub(crate) fn tapped(mut self) -> Self {
+        let relay = env!("CARGO_BIN_EXE_codex-relay");
+        let (codex, tapes) = (self.codex.display(), self.stage.tapes());
+        let tapes = tapes.display();
+        self.codex = self.stage.program(
+            "tapped",
+            &format!("exec '{relay}' tap --codex '{codex}' --record '{tapes}' -- \"$@\""),
+        );
+        self
+    }
+
+    /// Copies what codex reads from its stdin, private route included, into [`Stage::spied`].
+    pub(crate) fn spied(mut self) -> Self {
+        let (codex, copy) = (self.codex.display(), self.stage.copy_of_stdin());
+        let copy = copy.display();
+        self.codex = self.stage.program(
+            "spied",
+            &format!(
+                "case \"$*\" in *app-server*) tee '{copy}' | '{codex}' \"$@\";; *) exec '{codex}' \"$@\";; esac"
+            ),
+        );
+        self
+    }
+
+    /// Leaves the threads of a plain codex without a route.
+    pub(crate) fn unrouted(mut self) -> Self {
+        self.is_routed = false;
+        self
+    }
+
+    /// Gives the relay one more option.
+    pub(crate) fn option(mut self, name: &str, value: &str) -> Self {
+        self.options.extend([name.into(), value.into()]);
+        self
+    }
+
+    /// Leaves `experimentalApi` out.
+    pub(crate) fn stable_api(mut self) -> Self {
+        self.is_experimental = false;
+        self
+    }
+
+    /// Starts it, shakes hands and logs in.
+    pub(crate) async fn start(self) -> Client {
+        let mut client = self.spawn();
+        let mut capabilities = json!({});
+        if self.is_experimental {
+            capabilities["experimentalApi"] = json!(true);
+        }
+        let introduction = json!({
+            "clientInfo": {"name": "codex-relay-suite", "version": "1"},
+            "capabilities": capabilities,
+        });
+        client.ok("initialize", introduction).await;
+        client.send(&json!({"method": "initialized"})).await;
+        self.log_in(&mut client).await;
+        client
+    }
+
+    /// Starts it and says nothing.
+    pub(crate) fn spawn(&self) -> Client {
+        let mut command = if self.is_plain {
+            Command::new(&self.codex)
+        } else {
+            let mut relay = Command::new(env!("CARGO_BIN_EXE_codex-relay"));
+            relay.arg("--codex").arg(&self.codex);
+            relay.arg("--workspace").arg(&self.stage.workspace);
+            relay.args(["--upstream", &self.stage.endpoint.base_url()]);
+            relay.args(&self.options);
+            relay
+        };
+        command.arg("app-server").env_clear();
+        command.env("PATH", env!("PATH"));
+        command.env("HOME", &self.stage.home);
+        command.env("CODEX_HOME", &self.stage.codex_home);
+        command.current_dir(self.stage.project.path());
+        let mut client = Client::spawn(command);
+        if self.is_plain && self.is_routed {
+            client.config = json!({"openai_base_url": self.stage.endpoint.base_url()});
+        }
+        client
+    }
+
+    async fn log_in(&self, client: &mut Client) {
+        let from = client.inbox.len();
+        let params = match self.stage.case.login {
+            Login::ApiKey => json!({"type": "apiKey", "apiKey": "sk-test"}),
+            Login::ChatGpt => json!({
+                "type": "chatgptAuthTokens",
+                "accessToken": unsigned_token(),
+                "chatgptAccountId": ACCOUNT,
+                "chatgptPlanType": "pro",
+            }),
+        };
+        client.ok("account/login/start", params).await;
+        // Offline 0.171.0 calls a login with ChatGPT tokens a failure, and uses them all the same.
+        let done = |_: &Value| true;
+        client
+            .notification(from, "account/login/completed", done)
+            .await;
+    }
+}
+
+/// A token whose signature nobody checks.
+fn unsigned_token() -> String {
+    let header = r#"{"alg":"none","typ":"JWT"}"#;
+    let claims = json!({
+        "email": "somebody@example.com",
+        "exp": 4_102_444_800_u32,
+        "https://api.openai.com/auth": {
+            "chatgpt_plan_type": "pro",
+            "chatgpt_user_id": "user-1",
+            "chatgpt_account_id": ACCOUNT,
+        },
+    });
+    let parts = [header, &claims.to_string(), "none"].map(|part| base64url(part.as_bytes()));
+    parts.join(".")
+}
+
+fn base64url(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let mut text = String::new();
+    for group in bytes.chunks(3) {
+        let mut padded = [0; 4];
+        padded[1..=group.len()].copy_from_slice(group);
+        let bits = u32::from_be_bytes(padded);
+        for at in 0..=group.len() {
+            let digit = usize::try_from(bits >> (18 - 6 * at) & 63).unwrap();
+            text.push(char::from(DIGITS[digit]));
+        }
+    }
+    text
+}
+
+const ACCOUNT: &str = "account-1";

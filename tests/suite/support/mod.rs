@@ -1,0 +1,34 @@
+//! What the tests stand on: the pinned codex, an isolated home, a client, a scripted model, processes.
+
+#[macro_use]
+pub(crate) mod case;
+pub(crate) mod client;
+pub(crate) mod codex;
+pub(crate) mod fixtures;
+pub(crate) mod inbox;
+pub(crate) mod launch;
+pub(crate) mod model;
+pub(crate) mod persona;
+pub(crate) mod processes;
+pub(crate) mod stage;
+pub(crate) mod story;
+
+use std::time::Duration;
+
+/// How long anything may take before a test gives up on it: generous, and never asserted.
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
+
+/// Waits until `found` gives something, looking again and again.
+pub(crate) async fn eventually<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
+    let search = async {
+        loop {
+            if let Some(found) = found() {
+                return found;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, search)
+        .await
+        .unwrap_or_else(|_| panic!("waited in vain until {what}"))
+}

@@ -1,0 +1,100 @@
+//! Looking at processes: which of ours are alive, and how much memory one has taken.
+
+use std::fs;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::eventually;
+
+/// A process that carries a mark in its environment.
+#[derive(Clone, Debug)]
+pub(crate) struct Process {
+    pub(crate) pid: i32,
+    /// Its command line, arguments parted by blanks.
+    pub(crate) command: String,
+}
+
+impl Process {
+    /// Sends it a signal.
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.pid), signal).unwrap();
+    }
+
+    /// The process group that it is in.
+    pub(crate) fn group(&self) -> i32 {
+        nix::unistd::getpgid(Some(Pid::from_raw(self.pid)))
+            .unwrap()
+            .as_raw()
+    }
+
+    /// Kills it if it is still there.
+    pub(crate) fn try_kill(&self) {
+        let _ = kill(Pid::from_raw(self.pid), Signal::SIGKILL);
+    }
+
+    /// Waits until it is gone; a zombie counts as gone.
+    pub(crate) async fn is_gone(&self) {
+        let what = format!("{self:?} is gone");
+        eventually(&what, || (!is_alive(self.pid)).then_some(())).await;
+    }
+}
+
+/// All living processes whose environment says `SUITE_MARK=<mark>`.
+pub(crate) fn marked(mark: &str) -> Vec<Process> {
+    let wanted = format!("{MARK}={mark}");
+    let pids = fs::read_dir("/proc").unwrap().filter_map(|entry| {
+        let name = entry.ok()?.file_name();
+        name.to_str()?.parse::<i32>().ok()
+    });
+    pids.filter_map(|pid| {
+        let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
+        let mut variables = environment.split(|byte| *byte == 0);
+        if !variables.any(|it| it == wanted.as_bytes()) || !is_alive(pid) {
+            return None;
+        }
+        let command = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+        let command = String::from_utf8_lossy(&command).replace('\0', " ");
+        Some(Process { pid, command })
+    })
+    .collect()
+}
+
+/// Waits until exactly one marked process is what is wanted.
+pub(crate) async fn eventually_one(mark: &str, wanted: impl Fn(&Process) -> bool) -> Process {
+    eventually("there is one such process", || {
+        let mut found = marked(mark);
+        found.retain(&wanted);
+        (found.len() == 1).then(|| found.remove(0))
+    })
+    .await
+}
+
+/// Waits until no marked process is left.
+pub(crate) async fn none_marked(mark: &str) {
+    eventually("no process of ours is left", || {
+        marked(mark).is_empty().then_some(())
+    })
+    .await;
+}
+
+/// The most memory that a process has ever had resident, in bytes.
+pub(crate) fn peak_memory(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"));
+    let kib = line.and_then(|line| line.split_whitespace().nth(1));
+    kib.unwrap().parse::<u64>().unwrap() << 10
+}
+
+fn is_alive(pid: i32) -> bool {
+    let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else {
+        return false;
+    };
+    let state = stat
+        .rsplit_once(") ")
+        .and_then(|(_, rest)| rest.chars().next());
+    !matches!(state, None | Some('Z' | 'X'))
+}
+
+/// The variable that marks what a test has started.
+pub(crate) const MARK: &str = "SUITE_MARK";
