@@ -6,12 +6,14 @@ use std::sync::Arc;
 
 use tokio::net::TcpListener;
 use tokio::process::Child;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 
+use crate::base::ids::hex;
+use crate::base::limits::MAX_OWN_ANSWERS;
 use crate::base::secret::Secret;
 use crate::child::command::{self, environment};
-use crate::child::find::{FindError, find};
+use crate::child::find::{FindError, Found, find};
 use crate::child::group::Group;
 use crate::config::settings::Settings;
 use crate::exchange::admission::Gate;
@@ -106,21 +108,13 @@ pub async fn start(settings: Settings, codex_args: Vec<OsString>) -> Result<Part
     let session = SharedSession::new(Session::new(Config {
         base_url: gate.base_url(),
         max_context_bytes: settings.max_context_bytes,
+        own_prefix: own_prefix()?,
     }));
-    let mut variables = environment(settings.environment.clone());
-    variables.extend(found.variables);
-    let config = command::Config {
-        program: found.program,
-        args: codex_args,
-        environment: variables,
-    };
-    let mut child = command::spawn(&config).map_err(|source| StartError::Spawn {
-        program: config.program.display().to_string(),
-        source,
-    })?;
+    let mut child = spawn_codex(found, codex_args, &settings)?;
     let group = child.id().and_then(Group::led_by);
     let (codex_gone, gone) = watch::channel(false);
     let (client, lines) = writer::queue();
+    let (answer, answers) = mpsc::channel(MAX_OWN_ANSWERS);
     let mut streams = JoinSet::new();
     streams.spawn(async move {
         if let Err(error) = writer::write_lines(lines, tokio::io::stdout()).await {
@@ -132,6 +126,7 @@ pub async fn start(settings: Settings, codex_args: Vec<OsString>) -> Result<Part
         session: session.clone(),
         feed: settings.feed.clone(),
         client: client.clone(),
+        answers,
     };
     let inbound = spawn_inbound(&mut streams, inbound, &mut child);
     let outbound = Outbound {
@@ -139,6 +134,7 @@ pub async fn start(settings: Settings, codex_args: Vec<OsString>) -> Result<Part
         redactor: Redactor::new(&secret),
         long_redactor: StreamRedactor::new(&secret),
         client: client.clone(),
+        answers: answer,
     };
     spawn_readers(&mut streams, outbound, &secret, &gone, &mut child);
     let relay = spawn_relay(socket, gate, session.clone(), settings);
@@ -154,10 +150,35 @@ pub async fn start(settings: Settings, codex_args: Vec<OsString>) -> Result<Part
     })
 }
 
+fn spawn_codex(
+    found: Found,
+    codex_args: Vec<OsString>,
+    settings: &Settings,
+) -> Result<Child, StartError> {
+    let mut variables = environment(settings.environment.clone());
+    variables.extend(found.variables);
+    let config = command::Config {
+        program: found.program,
+        args: codex_args,
+        environment: variables,
+    };
+    command::spawn(&config).map_err(|source| StartError::Spawn {
+        program: config.program.display().to_string(),
+        source,
+    })
+}
+
 fn secret() -> Result<Secret, StartError> {
     let mut bits = [0; 32];
     getrandom::fill(&mut bits).map_err(|error| StartError::Random(error.into()))?;
     Ok(Secret::from_random(bits))
+}
+
+/// What the ids of our own requests begin with: no client can have chosen it.
+fn own_prefix() -> Result<String, StartError> {
+    let mut bits = [0; 8];
+    getrandom::fill(&mut bits).map_err(|error| StartError::Random(error.into()))?;
+    Ok(format!("codex-relay-{}-", hex(&bits)))
 }
 
 fn spawn_inbound(tasks: &mut JoinSet<Part>, inbound: Inbound, child: &mut Child) -> AbortHandle {

@@ -88,6 +88,13 @@ pub const PIPE_READ_BYTES: usize = 64 * 1024;
 /// Lines that wait for the client to read them. / Behind it the sender waits.
 pub const MAX_QUEUED_LINES: usize = 8;
 
+/// Codex's answer to a request of our own. / It needs milliseconds; behind it the client's line
+/// goes on without.
+pub const OWN_ANSWER_DEADLINE: Duration = Duration::from_secs(5);
+
+/// Answers to requests of our own that wait to be taken.
+pub const MAX_OWN_ANSWERS: usize = 16;
+
 /// Threads that the client drives at once.
 pub const MAX_THREADS: usize = 1024;
 

@@ -4,57 +4,34 @@ use std::ops::Range;
 
 use crate::session::methods::{GENERATION_MEMBER, METADATA_MEMBER};
 use crate::wire::edit::Edit;
-use crate::wire::envelope::{member, member_text};
+use crate::wire::envelope::member;
 use crate::wire::{literal, scan};
-
-/// Whether a thread can take the route, and how.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Route {
-    /// With this edit.
-    Edit(Edit),
-    /// The client sends the thread to an endpoint of its own: none of our business.
-    Elsewhere,
-    /// The params aren't what codex takes: it answers for itself.
-    Malformed,
-}
 
 /// Plans the edit that gives the thread with `params` the base URL `url`.
 ///
-/// The edit goes inside the client's own last `config` and replaces an absent, empty, null or
-/// standard value.
-pub fn route(line: &[u8], params: &Range<usize>, url: &str) -> Route {
+/// The edit goes inside the client's own last `config` and replaces what it says of the base URL.
+/// `None` where the params aren't what codex takes: it answers for itself.
+pub fn route(line: &[u8], params: &Range<usize>, url: &str) -> Option<Edit> {
     if !scan::is_object(line, params) {
-        return Route::Malformed;
-    }
-    let provider = member_text(line, params, &["modelProvider"])
-        .or_else(|| member_text(line, params, &["config", "model_provider"]));
-    if provider.is_some_and(|name| name != "openai") {
-        return Route::Elsewhere;
+        return None;
     }
     let value = literal::quote(url);
     let Some(config) = member(line, params, &["config"]) else {
         let object = [b"\"config\":{\"openai_base_url\":", &value[..], b"}"].concat();
-        return Route::Edit(first_member(line, params, &object));
+        return Some(first_member(line, params, &object));
     };
     if scan::is_null(line, &config) {
         let object = [b"{\"openai_base_url\":", &value[..], b"}"].concat();
-        return Route::Edit(Edit::replace(config, object));
+        return Some(Edit::replace(config, object));
     }
     if !scan::is_object(line, &config) {
-        return Route::Malformed;
+        return None;
     }
     let Some(old) = member(line, &config, &["openai_base_url"]) else {
         let pair = [b"\"openai_base_url\":", &value[..]].concat();
-        return Route::Edit(first_member(line, &config, &pair));
+        return Some(first_member(line, &config, &pair));
     };
-    let text = crate::wire::envelope::text(line, &old);
-    let ours = scan::is_null(line, &old)
-        || text
-            .is_some_and(|text| text.is_empty() || STANDARD.contains(&text.trim_end_matches('/')));
-    if ours {
-        return Route::Edit(Edit::replace(old, value));
-    }
-    Route::Elsewhere
+    Some(Edit::replace(old, value))
 }
 
 /// Plans the edit that adds `generation` to the metadata map of a turn.
@@ -110,12 +87,6 @@ fn is_empty_object(line: &[u8], range: &Range<usize>) -> bool {
     inner.trim_ascii().is_empty()
 }
 
-/// Base URLs that mean OpenAI's own service: the route replaces them.
-const STANDARD: [&str; 2] = [
-    "https://api.openai.com/v1",
-    "https://chatgpt.com/backend-api/codex",
-];
-
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
@@ -126,13 +97,9 @@ mod tests {
     const URL: &str = "http://127.0.0.1:1/s/v1";
 
     fn routed(params: &str) -> Option<String> {
-        match route(params.as_bytes(), &(0..params.len()), URL) {
-            Route::Edit(edit) => {
-                let line = apply(&Bytes::from(params.to_owned()), vec![edit]);
-                Some(String::from_utf8(line.to_vec()).unwrap())
-            }
-            Route::Elsewhere | Route::Malformed => None,
-        }
+        let edit = route(params.as_bytes(), &(0..params.len()), URL)?;
+        let line = apply(&Bytes::from(params.to_owned()), vec![edit]);
+        Some(String::from_utf8(line.to_vec()).unwrap())
     }
 
     #[test]
@@ -176,14 +143,8 @@ mod tests {
     }
 
     #[test]
-    fn endpoints_of_the_clients_own_stay() {
-        for params in [
-            "{\"config\":{\"openai_base_url\":\"http://127.0.0.1:9/v1\"}}",
-            "{\"modelProvider\":\"bedrock\"}",
-            "{\"config\":{\"model_provider\":\"mine\"}}",
-            "{\"config\":7}",
-            "[]",
-        ] {
+    fn params_that_codex_will_not_take_stay() {
+        for params in ["{\"config\":7}", "[]", "null"] {
             assert_eq!(routed(params), None, "{params}");
         }
     }

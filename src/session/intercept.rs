@@ -4,13 +4,16 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use serde_json::json;
 
 use crate::base::ids::{Generation, RequestId, ThreadId};
 use crate::base::limits::{MAX_OPEN_REQUESTS, MAX_THREADS};
 use crate::context::snapshot::Snapshot;
-use crate::session::config_edit::{self, Route};
+use crate::session::config_edit;
+use crate::session::eligibility::{self, Ineligible};
 use crate::session::machine::{Client, Denial, Meaning, Session};
 use crate::session::methods::{self, ClientMethod};
+use crate::session::own::OwnId;
 use crate::wire::edit::Edit;
 use crate::wire::envelope::{Envelope, member, member_text, text};
 use crate::wire::scan;
@@ -18,6 +21,8 @@ use crate::wire::scan;
 /// What to do with a line of the client.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ClientVerdict {
+    /// Codex must be asked first; then [`Session::on_own_answer`].
+    Ask(Ask),
     /// It goes on as it is.
     Pass,
     /// The context must be read first; then [`Session::on_context`].
@@ -31,6 +36,27 @@ pub enum ClientVerdict {
     },
     /// It goes on with these edits.
     Rewrite(Vec<Edit>),
+}
+
+/// A line that waits for codex's answer to a request of our own.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Ask {
+    /// The request, a whole line.
+    pub question: Bytes,
+    /// Which answer it waits for.
+    pub id: OwnId,
+    then: Then,
+}
+
+/// What the answer is for.
+#[derive(Debug, PartialEq, Eq)]
+enum Then {
+    /// The thread is routed, unless the user's configuration sends it elsewhere.
+    Route {
+        id: RequestId,
+        params: Range<usize>,
+        snapshot: Option<Arc<Snapshot>>,
+    },
 }
 
 /// A line that waits for its context.
@@ -88,7 +114,7 @@ impl Session {
     ) -> ClientVerdict {
         let Prepare { id, params, target } = prepare;
         match target {
-            Target::Thread => self.route_thread(line, id, &params, snapshot),
+            Target::Thread => self.ask_for_config(line, id, params, snapshot),
             Target::Turn(thread) => {
                 let measured = snapshot
                     .ok_or(Denial::ContextUnavailable)
@@ -102,6 +128,27 @@ impl Session {
                 }
             }
         }
+    }
+
+    /// Goes on with a line whose question codex answered; `None` where it never did.
+    pub fn on_own_answer(
+        &mut self,
+        line: &Bytes,
+        ask: Ask,
+        answer: Option<&Bytes>,
+    ) -> ClientVerdict {
+        let Then::Route {
+            id,
+            params,
+            snapshot,
+        } = ask.then;
+        self.is_silent |= answer.is_none();
+        let result = answer.and_then(|answer| {
+            let envelope = Envelope::read(answer).filter(|envelope| !envelope.is_error)?;
+            let config = member(answer, &envelope.result?, &["config"])?;
+            eligibility::of_config((line, &params), (answer, &config))
+        });
+        self.route_thread(line, id, &params, snapshot, result)
     }
 
     fn on_initialize(
@@ -141,24 +188,59 @@ impl Session {
         ClientVerdict::Prepare(Prepare { id, params, target })
     }
 
+    /// Asks codex for the user's configuration, where the client's params leave the route open.
+    fn ask_for_config(
+        &mut self,
+        line: &Bytes,
+        id: RequestId,
+        params: Range<usize>,
+        snapshot: Option<Arc<Snapshot>>,
+    ) -> ClientVerdict {
+        if let Some(why) = eligibility::of_params(line, &params) {
+            return self.route_thread(line, id, &params, snapshot, Some(why));
+        }
+        if self.is_silent {
+            return self.route_thread(line, id, &params, snapshot, None);
+        }
+        let (own, question) = self
+            .own
+            .ask("config/read", &json!({ "includeLayers": false }));
+        let then = Then::Route {
+            id,
+            params,
+            snapshot,
+        };
+        ClientVerdict::Ask(Ask {
+            question,
+            id: own,
+            then,
+        })
+    }
+
     fn route_thread(
         &mut self,
         line: &Bytes,
         id: RequestId,
         params: &Range<usize>,
         snapshot: Option<Arc<Snapshot>>,
+        ineligible: Option<Ineligible>,
     ) -> ClientVerdict {
-        let route = config_edit::route(line, params, &self.config.base_url);
-        let routed = matches!(route, Route::Edit(_));
+        if let Some(why) = ineligible {
+            tracing::debug!("thread not routed: {}", why.words());
+        }
+        let edit = match ineligible {
+            Some(_) => None,
+            None => config_edit::route(line, params, &self.config.base_url),
+        };
+        let routed = edit.is_some();
         // An oversized text refuses the turn, which can say why, not the thread.
         let snapshot = snapshot.filter(|snapshot| self.measure(snapshot).is_ok());
         let _ = self
             .pending
             .try_note(id, Meaning::Thread { routed, snapshot });
-        match route {
-            Route::Edit(edit) => ClientVerdict::Rewrite(vec![edit]),
-            Route::Elsewhere | Route::Malformed => ClientVerdict::Pass,
-        }
+        edit.map_or(ClientVerdict::Pass, |edit| {
+            ClientVerdict::Rewrite(vec![edit])
+        })
     }
 
     fn on_turn_start(

@@ -10,6 +10,7 @@ use crate::base::limits::MAX_OPEN_REQUESTS;
 use crate::base::reason::Reason;
 use crate::context::snapshot::{Section, Snapshot};
 use crate::session::decide::{self, Decision, ParentRequest};
+use crate::session::own::OwnRequests;
 use crate::session::pending::Pending;
 use crate::session::registry::Registry;
 
@@ -20,6 +21,8 @@ pub struct Config {
     pub base_url: String,
     /// The bound of a prepared context, in bytes of UTF-8.
     pub max_context_bytes: usize,
+    /// What ids of our own requests begin with; random.
+    pub own_prefix: String,
 }
 
 impl fmt::Debug for Config {
@@ -37,6 +40,9 @@ pub struct Session {
     pub(super) client: Client,
     pub(super) registry: Registry,
     pub(super) pending: Pending<Meaning>,
+    pub(super) own: OwnRequests,
+    /// Codex left a question of ours without an answer: it isn't asked again.
+    pub(super) is_silent: bool,
 }
 
 /// What the client said of itself in `initialize`.
@@ -92,6 +98,8 @@ impl Session {
     /// Starts before the client's first line.
     pub fn new(config: Config) -> Self {
         Self {
+            own: OwnRequests::new(config.own_prefix.clone()),
+            is_silent: false,
             config,
             client: Client::default(),
             registry: Registry::new(),

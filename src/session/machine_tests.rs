@@ -12,6 +12,8 @@ const URL: &str = "http://127.0.0.1:1/s/v1";
 struct Story {
     session: Session,
     admitted: u8,
+    /// The user's configuration, as codex tells it.
+    config: &'static str,
 }
 
 impl Story {
@@ -20,8 +22,10 @@ impl Story {
             session: Session::new(Config {
                 base_url: URL.to_owned(),
                 max_context_bytes: 100,
+                own_prefix: "own-".to_owned(),
             }),
             admitted: 0,
+            config: "{}",
         };
         let _ = story.client(
             &format!(
@@ -51,13 +55,20 @@ impl Story {
                 .session
                 .on_context(&line, prepare, Some(snapshot(text)), fresh);
         }
+        if let ClientVerdict::Ask(ask) = verdict {
+            let config = Bytes::from(format!(
+                r#"{{"id":"own-0","result":{{"config":{}}}}}"#,
+                self.config
+            ));
+            verdict = self.session.on_own_answer(&line, ask, Some(&config));
+        }
         match verdict {
             ClientVerdict::Pass => Ok(String::from_utf8(line.to_vec()).unwrap()),
             ClientVerdict::Rewrite(edits) => {
                 Ok(String::from_utf8(apply(&line, edits).to_vec()).unwrap())
             }
             ClientVerdict::Refuse { denial, .. } => Err(denial),
-            ClientVerdict::Prepare(_) => panic!("a context is asked for once"),
+            ClientVerdict::Prepare(_) | ClientVerdict::Ask(_) => panic!("each is asked for once"),
         }
     }
 
@@ -275,6 +286,29 @@ fn codex_gone_ends_what_is_open() {
     assert!(ids[0].starts_with(r#"{"id":"x","error":{"code":-32603"#));
     assert!(ids[1].contains(r#""status":"failed""#) && ids[1].ends_with('\n'));
     assert!(story.session.on_codex_gone("ended").len() == 1);
+}
+
+#[test]
+fn endpoint_of_the_users_own_is_not_rerouted() {
+    let mut story = Story::new(true);
+    story.config = r#"{"openai_base_url":"http://127.0.0.1:9/v1"}"#;
+    let line = r#"{"id":1,"method":"thread/start","params":{}}"#;
+    assert_eq!(story.client(line, "first").as_deref(), Ok(line));
+    story.codex(r#"{"id":1,"result":{"thread":{"id":"t"}}}"#);
+    let turn = r#"{"id":2,"method":"turn/start","params":{"threadId":"t"}}"#;
+    assert_eq!(story.turn(2, "second").as_deref(), Ok(turn));
+}
+
+#[test]
+fn answers_to_our_own_requests_are_kept_from_the_client() {
+    let mut story = Story::new(true);
+    let (id, _) = story.session.own.ask("config/read", &serde_json::json!({}));
+    let line = Bytes::from_static(br#"{"id":"own-0","result":{}}"#);
+    let own = crate::session::own::OwnAnswer {
+        id,
+        line: line.clone(),
+    };
+    assert_eq!(story.session.on_codex_line(&line), CodexVerdict::Own(own));
 }
 
 #[test]

@@ -2,10 +2,12 @@
 
 pub mod config_edit;
 pub mod decide;
+pub mod eligibility;
 pub mod intercept;
 pub mod machine;
 pub mod methods;
 pub mod observe;
+pub mod own;
 pub mod parting;
 pub mod pending;
 pub mod registry;

@@ -5,13 +5,16 @@ use bytes::Bytes;
 use crate::base::ids::{ThreadId, TurnId};
 use crate::session::machine::{Meaning, Session};
 use crate::session::methods::{self, CodexNotification};
+use crate::session::own::OwnAnswer;
 use crate::wire::envelope::{Envelope, member_text};
 
 /// Whether the client sees a line of codex.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CodexVerdict {
     /// The relay needed it; the client opted out of it.
     Keep,
+    /// It answers a request of our own: for the driver that waits for it, not for the client.
+    Own(OwnAnswer),
     /// It goes on to the client.
     Pass,
 }
@@ -24,6 +27,10 @@ impl Session {
         };
         match (&envelope.method, &envelope.id) {
             (None, Some(id)) => {
+                if let Some(id) = self.own.recognize(id) {
+                    let line = line.clone();
+                    return CodexVerdict::Own(OwnAnswer { id, line });
+                }
                 if let Some(meaning) = self.pending.answered(id) {
                     self.on_answer(line, &envelope, meaning);
                 }

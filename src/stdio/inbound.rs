@@ -5,15 +5,18 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufWriter};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
 
 use crate::base::chain::Chain;
 use crate::base::ids::{Generation, RequestId};
-use crate::base::limits::{MAX_LINE_BYTES, PIPE_READ_BYTES};
+use crate::base::limits::{MAX_LINE_BYTES, OWN_ANSWER_DEADLINE, PIPE_READ_BYTES};
 use crate::context::snapshot::Snapshot;
 use crate::exchange::refusal;
 use crate::feed::source::Feed;
 use crate::session::intercept::{ClientVerdict, Prepare};
 use crate::session::machine::Denial;
+use crate::session::own::{OwnAnswer, OwnId};
 use crate::session::shared::SharedSession;
 use crate::stdio::writer::LineSender;
 use crate::wire::edit::pieces;
@@ -28,11 +31,13 @@ pub struct Inbound {
     pub feed: Feed,
     /// The client, for answers of our own.
     pub client: LineSender,
+    /// Codex's answers to requests of our own.
+    pub answers: mpsc::Receiver<OwnAnswer>,
 }
 
 impl Inbound {
     /// Passes lines on until `from` ends or codex reads no more; then codex's stdin is closed.
-    pub async fn pump<R, W>(self, mut from: R, to: W)
+    pub async fn pump<R, W>(mut self, mut from: R, to: W)
     where
         R: AsyncRead + Unpin,
         W: AsyncWrite + Unpin,
@@ -60,29 +65,54 @@ impl Inbound {
         let _ = to.shutdown().await;
     }
 
-    async fn pass<W: AsyncWrite + Unpin>(&self, piece: Piece, to: &mut W) -> std::io::Result<()> {
+    async fn pass<W: AsyncWrite + Unpin>(
+        &mut self,
+        piece: Piece,
+        to: &mut W,
+    ) -> std::io::Result<()> {
         let line = match piece {
             Piece::Line(line) => line,
             Piece::LongHead(part) | Piece::LongRest(part) => return to.write_all(&part).await,
         };
         let mut verdict = self.session.with(|session| session.on_client_line(&line));
-        if let ClientVerdict::Prepare(prepare) = verdict {
-            // Lines that wait in the buffer must not wait for the disk.
-            to.flush().await?;
-            verdict = self.prepare(&line, prepare).await;
-        }
-        match verdict {
-            ClientVerdict::Pass | ClientVerdict::Prepare(_) => to.write_all(&line).await,
-            ClientVerdict::Rewrite(edits) => {
-                for piece in pieces(&line, edits) {
-                    to.write_all(&piece).await?;
+        loop {
+            verdict = match verdict {
+                ClientVerdict::Pass => return to.write_all(&line).await,
+                ClientVerdict::Rewrite(edits) => {
+                    for piece in pieces(&line, edits) {
+                        to.write_all(&piece).await?;
+                    }
+                    return Ok(());
                 }
-                Ok(())
-            }
-            ClientVerdict::Refuse { id, denial } => {
-                // The client may have stopped reading: then there is nobody to tell.
-                let _ = self.client.send(answer(&id, &denial)).await;
-                Ok(())
+                ClientVerdict::Refuse { id, denial } => {
+                    // The client may have stopped reading: then there is nobody to tell.
+                    let _ = self.client.send(answer(&id, &denial)).await;
+                    return Ok(());
+                }
+                ClientVerdict::Prepare(prepare) => {
+                    // Lines that wait in the buffer must not wait for the disk.
+                    to.flush().await?;
+                    self.prepare(&line, prepare).await
+                }
+                ClientVerdict::Ask(ask) => {
+                    to.write_all(&ask.question).await?;
+                    to.flush().await?;
+                    let answer = timeout(OWN_ANSWER_DEADLINE, self.answer_to(ask.id)).await;
+                    let answer = answer.ok().flatten();
+                    self.session
+                        .with(|session| session.on_own_answer(&line, ask, answer.as_ref()))
+                }
+            };
+        }
+    }
+
+    /// Waits for the answer to a request of our own; `None` where codex's stdout has ended.
+    async fn answer_to(&mut self, id: OwnId) -> Option<Bytes> {
+        loop {
+            let answer = self.answers.recv().await?;
+            // An answer that came too late for its own line is passed over.
+            if answer.id == id {
+                return Some(answer.line);
             }
         }
     }

@@ -2,9 +2,11 @@
 
 use bytes::Bytes;
 use tokio::io::AsyncRead;
+use tokio::sync::mpsc;
 
 use crate::base::limits::MAX_LINE_BYTES;
 use crate::session::observe::CodexVerdict;
+use crate::session::own::OwnAnswer;
 use crate::session::shared::SharedSession;
 use crate::stdio::pipe::Pipe;
 use crate::stdio::writer::LineSender;
@@ -23,6 +25,8 @@ pub struct Outbound {
     pub long_redactor: StreamRedactor,
     /// The client.
     pub client: LineSender,
+    /// Whoever waits for answers to requests of our own.
+    pub answers: mpsc::Sender<OwnAnswer>,
 }
 
 impl Outbound {
@@ -48,6 +52,11 @@ impl Outbound {
         match piece {
             Piece::Line(line) => match self.session.with(|session| session.on_codex_line(&line)) {
                 CodexVerdict::Keep => Some(()),
+                CodexVerdict::Own(answer) => {
+                    // Full only of answers that nobody waits for any more.
+                    let _ = self.answers.try_send(answer);
+                    Some(())
+                }
                 CodexVerdict::Pass => {
                     let edits = self.redactor.edits(&line);
                     self.send(apply(&line, edits)).await
