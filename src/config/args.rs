@@ -21,6 +21,9 @@ pub struct Args {
 /// Options of every command. Values are read later, so that all mistakes are told at once.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Options {
+    /// The configuration file [default: ~/.codex-relay/config.toml if it exists]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<OsString>,
     /// The codex executable [default: the first codex on PATH that is not this program]
     #[arg(long, value_name = "PATH")]
     pub codex: Option<OsString>,
@@ -94,6 +97,6 @@ pub enum Transport {
     Ws,
 }
 
-const EXIT_CODES: &str = "Every option can also be set in the environment: --max-context-bytes is CODEX_RELAY_MAX_CONTEXT_BYTES, and so on.
+const EXIT_CODES: &str = "Every option can also be set in the environment (--max-context-bytes is CODEX_RELAY_MAX_CONTEXT_BYTES) and in the configuration file (max_context_bytes). The flag beats the environment, the environment beats the file.
 
 Exit codes: codex's own; 128+n when codex died of signal n; 64 usage or configuration; 69 codex missing or not startable; 70 a fault of the relay.";

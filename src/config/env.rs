@@ -26,6 +26,8 @@ impl Strings for Environment {
     }
 }
 
+/// `--config`.
+pub const CONFIG: &str = "CODEX_RELAY_CONFIG";
 /// `--codex`.
 pub const CODEX: &str = "CODEX_RELAY_CODEX";
 /// `--workspace`.

@@ -2,5 +2,6 @@
 
 pub mod args;
 pub mod env;
+pub mod file;
 pub mod settings;
 pub mod standin;

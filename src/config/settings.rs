@@ -9,6 +9,7 @@ use tracing::level_filters::LevelFilter;
 use crate::base::limits::MAX_CONTEXT_BYTES;
 use crate::config::args::Options;
 use crate::config::env::{self, Strings};
+use crate::config::file::File;
 use crate::context::budget::Budgets;
 use crate::exchange::plan::OnUnrecognized;
 use crate::feed::source::Feed;
@@ -59,8 +60,8 @@ pub struct ConfigErrors(pub Vec<ConfigError>);
 /// One mistake: where it was made, and what was expected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
-    /// The flag or the variable.
-    pub place: &'static str,
+    /// The flag, the variable, or the member of the file.
+    pub place: String,
     /// What is wrong with its value.
     pub fault: String,
 }
@@ -78,12 +79,14 @@ impl fmt::Display for ConfigErrors {
 }
 
 impl Settings {
-    /// Reads everything; flag beats environment.
+    /// Reads everything; flag beats environment beats file.
     pub fn read(options: Options, environment: &dyn Strings) -> Result<Self, ConfigErrors> {
         let mut reader = Reader {
             environment,
+            file: None,
             errors: Vec::new(),
         };
+        reader.open_file(options.config);
         let settings = Self {
             codex: reader.codex(options.codex),
             feed: reader.feed(options.workspace, options.context),
@@ -95,6 +98,7 @@ impl Settings {
             cache: reader.cache(),
             environment: environment.all(),
         };
+        reader.name_unknown_members();
         if reader.errors.is_empty() {
             Ok(settings)
         } else {
@@ -105,34 +109,108 @@ impl Settings {
 
 struct Reader<'a> {
     environment: &'a dyn Strings,
+    file: Option<File>,
     errors: Vec<ConfigError>,
 }
 
 /// A value and the place that it was given in.
 struct Given {
-    place: &'static str,
+    place: String,
     value: OsString,
 }
 
 impl Reader<'_> {
-    fn given(
-        &self,
-        typed: Option<OsString>,
-        flag: &'static str,
-        variable: &'static str,
-    ) -> Option<Given> {
-        if let Some(value) = typed {
-            return Some(Given { place: flag, value });
+    fn open_file(&mut self, typed: Option<OsString>) {
+        let given = self.given(typed, "--config", env::CONFIG);
+        let (place, path) = match given {
+            Some(Given { place, value }) => (place, PathBuf::from(value)),
+            None => match self.home().map(|home| home.join(DEFAULT_CONFIG)) {
+                Some(path) if path.exists() => ("configuration file".to_owned(), path),
+                Some(_) | None => return,
+            },
+        };
+        match File::read(&path) {
+            Ok(file) => self.file = Some(file),
+            Err(error) => self.fault(place, format!("{} {error}", path.display())),
         }
-        let value = self.environment.find(variable)?;
-        Some(Given {
-            place: variable,
-            value,
-        })
     }
 
-    fn fault(&mut self, place: &'static str, fault: String) {
+    fn name_unknown_members(&mut self) {
+        let Some(file) = &self.file else {
+            return;
+        };
+        let places = file.unknown().into_iter().map(|name| file.place(&name));
+        let unknown = places.map(|place| ConfigError {
+            place,
+            fault: "no such option; see codex-relay --help".to_owned(),
+        });
+        self.errors.extend(unknown.collect::<Vec<_>>());
+    }
+
+    /// What was given for an option; its name in the file follows from its flag.
+    fn given(&mut self, typed: Option<OsString>, flag: &str, variable: &str) -> Option<Given> {
+        let member = flag.trim_start_matches('-').replace('-', "_");
+        // Taken in any case: an option that a flag beats is known all the same.
+        let in_file = self.file.as_mut().and_then(|file| file.take(&member));
+        if let Some(value) = typed {
+            let place = flag.to_owned();
+            return Some(Given { place, value });
+        }
+        if let Some(value) = self.environment.find(variable) {
+            let place = variable.to_owned();
+            return Some(Given { place, value });
+        }
+        self.of_file(&member, in_file?)
+    }
+
+    fn of_file(&mut self, member: &str, value: Result<OsString, &'static str>) -> Option<Given> {
+        let place = self.file.as_ref()?.place(member);
+        match value {
+            Ok(value) => Some(Given { place, value }),
+            Err(kind) => {
+                self.fault(
+                    place,
+                    format!("is a TOML {kind}, expected a text or a number"),
+                );
+                None
+            }
+        }
+    }
+
+    fn fault(&mut self, place: impl Into<String>, fault: String) {
+        let place = place.into();
         self.errors.push(ConfigError { place, fault });
+    }
+
+    fn budgets(&mut self) -> Budgets {
+        let standard = Budgets::default();
+        Budgets {
+            file_chars: self.budget("file_chars", standard.file_chars),
+            user_chars: self.budget("user_chars", standard.user_chars),
+            total_chars: self.budget("total_chars", standard.total_chars),
+        }
+    }
+
+    fn budget(&mut self, name: &str, standard: usize) -> usize {
+        let value = self
+            .file
+            .as_mut()
+            .and_then(|file| file.take_from("budgets", name));
+        let member = format!("budgets.{name}");
+        let Some(given) = value.and_then(|value| self.of_file(&member, value)) else {
+            return standard;
+        };
+        match given.value.to_str().and_then(|text| text.parse().ok()) {
+            Some(chars) if chars > 0 => chars,
+            _ => {
+                let shown = shown(&given.value);
+                self.fault(
+                    given.place,
+                    format!("{shown} is not a number of characters, 1 or more"),
+                );
+                standard
+            }
+        }
     }
 
     /// Chooses among words; anything else is told with the words that there are.
@@ -180,11 +258,12 @@ impl Reader<'_> {
                 .map(|home| home.join(DEFAULT_WORKSPACE))
                 .filter(|root| root.is_dir()),
         };
+        let budgets = self.budgets();
         match root.filter(|_| is_wanted) {
             Some(root) => Feed::Workspace {
                 // A relative root must not follow a later change of folder.
                 root: std::path::absolute(&root).unwrap_or(root),
-                budgets: Budgets::default(),
+                budgets,
             },
             None => Feed::Nobody,
         }
@@ -294,6 +373,9 @@ fn shown(value: &OsStr) -> String {
 
 /// Below the home folder.
 const DEFAULT_WORKSPACE: &str = ".codex-relay/workspace";
+
+/// Below the home folder.
+const DEFAULT_CONFIG: &str = ".codex-relay/config.toml";
 
 #[cfg(test)]
 #[path = "settings_tests.rs"]

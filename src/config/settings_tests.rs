@@ -78,7 +78,7 @@ fn every_mistake_is_told_at_once_with_its_place() {
         (env::CONTEXT, "moon".to_owned()),
     ];
     let errors = read(&line, environment).unwrap_err();
-    let places: Vec<&str> = errors.0.iter().map(|error| error.place).collect();
+    let places: Vec<&str> = errors.0.iter().map(|error| error.place.as_str()).collect();
     assert_eq!(
         places,
         [
@@ -99,4 +99,48 @@ fn every_mistake_is_told_at_once_with_its_place() {
 fn password_in_a_url_is_not_shown() {
     let errors = read(&["--upstream", "https://u:secret@h.example"], vec![]).unwrap_err();
     assert!(!errors.to_string().contains("secret"), "{errors}");
+}
+
+#[test]
+fn file_is_read_behind_flag_and_environment_and_unknown_members_are_named() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("my config.toml");
+    let write = |text: &str| std::fs::write(&file, text).unwrap();
+    let name = file.display().to_string();
+    let at = |environment| read(&["--config", &name], environment);
+    write("max_context_bytes = 7\non_unrecognized = \"pass\"\n[budgets]\nfile_chars = 9\n");
+    let settings = at(vec![(env::ON_UNRECOGNIZED, "refuse".to_owned())]).unwrap();
+    assert_eq!(settings.max_context_bytes, 7);
+    assert_eq!(settings.on_unrecognized, OnUnrecognized::Refuse);
+    write("max_context_byte = 7\nlog = true\n[budgets]\nfile_chars = 0\nfiles = 1\n");
+    let errors = at(vec![]).unwrap_err();
+    let places: Vec<String> = errors.0.into_iter().map(|error| error.place).collect();
+    let member = |member: &str| format!("{name}: {member}");
+    assert_eq!(
+        places,
+        [
+            member("budgets.file_chars"),
+            member("log"),
+            member("budgets.files"),
+            member("max_context_byte")
+        ]
+    );
+    write("= 7");
+    let errors = at(vec![]).unwrap_err().to_string();
+    assert!(errors.contains("is not TOML"), "{errors}");
+    let absent = read(&["--config", "/no/such/file"], vec![]).unwrap_err();
+    assert!(absent.to_string().contains("can't be read"), "{absent}");
+}
+
+#[test]
+fn file_in_the_home_folder_is_the_default_where_it_exists() {
+    let home = tempfile::tempdir().unwrap();
+    std::fs::create_dir(home.path().join(".codex-relay")).unwrap();
+    std::fs::write(
+        home.path().join(".codex-relay/config.toml"),
+        "log = \"off\"",
+    )
+    .unwrap();
+    let settings = read(&[], vec![("HOME", home.path().display().to_string())]).unwrap();
+    assert_eq!(settings.telemetry.level, LevelFilter::OFF);
 }
