@@ -74,7 +74,10 @@ impl File {
     }
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "called through map on owned values")]
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "called through map on owned values"
+)]
 fn plain(value: Value) -> Result<OsString, &'static str> {
     match &value {
         Value::String(text) => Ok(text.into()),

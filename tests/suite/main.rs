@@ -15,4 +15,5 @@ mod support;
 mod architecture;
 mod fixtures;
 mod protocol;
+mod readme;
 mod real_codex;
