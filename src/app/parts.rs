@@ -17,6 +17,7 @@ use crate::child::find::{FindError, Found, find};
 use crate::child::group::Group;
 use crate::config::settings::Settings;
 use crate::exchange::admission::Gate;
+use crate::relay::budget::Budget;
 use crate::relay::listener::{self, Relay};
 use crate::session::machine::{Config, Session};
 use crate::session::shared::SharedSession;
@@ -229,6 +230,7 @@ fn spawn_relay(
         destination: settings.destination,
         upstream: Upstream::default(),
         on_unrecognized: settings.on_unrecognized,
+        budget: Budget::new(),
     });
     if relay.destination.may_need_tls() {
         let relay = Arc::clone(&relay);

@@ -65,8 +65,30 @@ pub const MAX_IDLE_UPSTREAM: usize = 32;
 /// How long a pooled connection is kept. / Below the idle time-outs of common front ends.
 pub const IDLE_UPSTREAM: Duration = Duration::from_secs(50);
 
-/// Fragments of a message on their way to the upstream. / A pong must not wait behind 32 MiB.
-pub const FRAGMENT_BYTES: usize = 1024 * 1024;
+/// Fragments of a message on their way to the upstream. / A pong must not wait behind 32 MiB: on
+/// a link of 1 Mbit/s this is two seconds.
+pub const FRAGMENT_BYTES: usize = 256 * 1024;
+
+/// A WebSocket message that upstreams take. / Theirs close the connection above it, and the turn
+/// is lost.
+pub const MAX_UPSTREAM_MESSAGE_BYTES: usize = 16_777_216;
+
+/// What stands around an inserted text: the member's name, quotes, a comma, a blank line.
+pub const INSERTION_OVERHEAD_BYTES: usize = 64;
+
+/// The body of a refused handshake that is read to see what it says. / An error object, not a page.
+pub const MAX_REFUSAL_BODY_BYTES: usize = 65_536;
+
+/// Messages in flight that are read whole: bodies and WebSocket messages as they come. / Over it
+/// their senders wait.
+pub const MESSAGES_BUDGET_BYTES: usize = 88 * 1024 * 1024;
+
+/// Compressed bodies in flight, inflated. / A second pool behind the first: whoever has a place
+/// here waits for nobody, so nobody waits for ever.
+pub const INFLATED_BUDGET_BYTES: usize = 40 * 1024 * 1024;
+
+/// Waiting for a place in a budget. / Codex itself waits longer for an answer.
+pub const BUDGET_DEADLINE: Duration = Duration::from_secs(30);
 
 /// Refusals that wait for the end of a message to codex.
 pub const MAX_QUEUED_REFUSALS: usize = 16;

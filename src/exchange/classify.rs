@@ -66,6 +66,12 @@ impl Identity {
         self.marked
     }
 
+    /// The thread that the headers name, unless they carry a mark of a child. Only a hint: a
+    /// WebSocket's headers are those of the moment when it was opened.
+    pub fn hinted_thread(&self) -> Option<&str> {
+        self.thread.as_deref().filter(|_| !self.marked)
+    }
+
     /// Reads the metadata of a body or message.
     pub fn read_body(&mut self, bytes: &[u8], body: &Body) {
         for range in &body.metadata {

@@ -3,6 +3,7 @@
 pub mod admission;
 pub mod body;
 pub mod classify;
+pub mod handshake;
 pub mod instructions;
 pub mod plan;
 pub mod refusal;

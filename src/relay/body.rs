@@ -12,13 +12,16 @@ use hyper::body::Incoming;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use crate::base::limits::{DRAIN_DEADLINE, MAX_BODY_BYTES};
+use crate::base::limits::{CONNECT_DEADLINE, DRAIN_DEADLINE, MAX_BODY_BYTES};
+use crate::relay::budget::{Budget, Share};
 
 /// Why a body wasn't read.
 #[derive(Debug)]
 pub enum ReadError {
     /// The peer went away, or broke the framing.
     Broken(hyper::Error),
+    /// There is no room for it; all of it was thrown away.
+    Busy,
     /// It is over the bound; all of it was thrown away.
     TooLarge {
         /// Its size, as far as it came.
@@ -26,17 +29,21 @@ pub enum ReadError {
     },
 }
 
-/// Reads a body of at most [`MAX_BODY_BYTES`].
+/// Reads a body of at most [`MAX_BODY_BYTES`], once there is room for it.
 ///
 /// One that is longer is read to its end and thrown away: codex listens only then.
-pub async fn read(mut body: Incoming) -> Result<Bytes, ReadError> {
+pub async fn read(mut body: Incoming, budget: &Budget) -> Result<(Bytes, Share), ReadError> {
     let announced = body.size_hint().exact();
     if let Some(bytes) = announced.filter(|bytes| is_over(*bytes)) {
         drain(body).await;
         return Err(ReadError::TooLarge { bytes });
     }
-    let expected = usize::try_from(announced.unwrap_or(0)).unwrap_or(0);
-    let mut whole = BytesMut::with_capacity(expected);
+    let expected = announced.and_then(|bytes| usize::try_from(bytes).ok());
+    let Ok(mut share) = budget.message(expected).await else {
+        drain(body).await;
+        return Err(ReadError::Busy);
+    };
+    let mut whole = BytesMut::with_capacity(expected.unwrap_or(0));
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(ReadError::Broken)?;
         let Ok(data) = frame.into_data() else {
@@ -50,7 +57,28 @@ pub async fn read(mut body: Incoming) -> Result<Bytes, ReadError> {
         }
         whole.extend_from_slice(&data);
     }
-    Ok(whole.freeze())
+    share.shrink_to(whole.len());
+    Ok((whole.freeze(), share))
+}
+
+/// Reads what a short body says: at most `max` bytes, none of one that is longer or doesn't come.
+pub async fn peek(mut body: Incoming, max: usize) -> Bytes {
+    let mut whole = BytesMut::new();
+    let reading = timeout(CONNECT_DEADLINE, async {
+        while let Some(Ok(frame)) = body.frame().await {
+            if let Ok(data) = frame.into_data() {
+                if whole.len() + data.len() > max {
+                    return false;
+                }
+                whole.extend_from_slice(&data);
+            }
+        }
+        true
+    });
+    if reading.await.unwrap_or(false) {
+        return whole.freeze();
+    }
+    Bytes::new()
 }
 
 /// Throws the rest of a body away and says how much it was.
@@ -141,13 +169,16 @@ impl Body for Counted {
 #[derive(Debug)]
 pub struct Pieces {
     left: VecDeque<Bytes>,
+    /// Given back when the last piece has gone, or the request has failed.
+    _share: Share,
 }
 
 impl Pieces {
-    /// Sends `pieces` one after the other.
-    pub fn new(pieces: Vec<Bytes>) -> Self {
+    /// Sends `pieces` one after the other; `share` is what they take of the budget.
+    pub fn new(pieces: Vec<Bytes>, share: Share) -> Self {
         Self {
             left: pieces.into(),
+            _share: share,
         }
     }
 }

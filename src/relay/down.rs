@@ -1,10 +1,11 @@
-//! From the upstream to codex: frames as they come, counted; refusals of our own between messages.
+//! From the upstream to codex: frames as they come, counted; words of our own between messages.
 
 use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 
 use crate::base::limits::{FRAME_READ_BYTES, MAX_MESSAGE_BYTES};
+use crate::relay::websocket::Word;
 use crate::wire::frames::{FrameHead, OpCode, Parsed};
 
 /// The pump towards codex.
@@ -12,7 +13,7 @@ use crate::wire::frames::{FrameHead, OpCode, Parsed};
 pub struct Down<R, W> {
     from: R,
     to: W,
-    refusals: mpsc::Receiver<String>,
+    words: mpsc::Receiver<Word>,
     buffer: BytesMut,
     track: Track,
 }
@@ -31,11 +32,11 @@ struct Track {
 
 impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Down<R, W> {
     /// Passes frames of `from` on to `to`.
-    pub fn new(from: R, to: W, refusals: mpsc::Receiver<String>) -> Self {
+    pub fn new(from: R, to: W, words: mpsc::Receiver<Word>) -> Self {
         Self {
             from,
             to,
-            refusals,
+            words,
             buffer: BytesMut::new(),
             track: Track::default(),
         }
@@ -57,15 +58,20 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Down<R, W> {
                         return;
                     }
                     if self.track.is_over {
-                        let _ = self.to.write_all(&too_big()).await;
+                        let _ = self.to.write_all(&close_frame(OVER_THE_BOUND)).await;
                         break;
                     }
                 }
-                Some(event) = self.refusals.recv(), if may_speak => {
-                    if self.to.write_all(&text_frame(&event)).await.is_err()
-                        || self.to.flush().await.is_err()
-                    {
+                Some(word) = self.words.recv(), if may_speak => {
+                    let frame = match &word {
+                        Word::Close(reason) => close_frame(reason),
+                        Word::Text(text) => text_frame(text),
+                    };
+                    if self.to.write_all(&frame).await.is_err() || self.to.flush().await.is_err() {
                         return;
+                    }
+                    if matches!(word, Word::Close(_)) {
+                        break;
                     }
                 }
             }
@@ -123,16 +129,18 @@ fn text_frame(text: &str) -> Vec<u8> {
     frame
 }
 
-/// The close frame for a message over the bound (RFC 6455, section 7.4.1).
-fn too_big() -> Vec<u8> {
-    let reason = b"codex-relay: message over 33554432 bytes";
+/// The close frame of a connection whose messages are too long (RFC 6455, section 7.4.1).
+fn close_frame(reason: &str) -> Vec<u8> {
     let length = u64::try_from(reason.len() + 2).unwrap_or(2);
     let mut frame = Vec::new();
     FrameHead::last(OpCode::Close, length).encode(&mut frame);
     frame.extend_from_slice(&TOO_BIG.to_be_bytes());
-    frame.extend_from_slice(reason);
+    frame.extend_from_slice(reason.as_bytes());
     frame
 }
+
+/// Said of a message of the upstream.
+const OVER_THE_BOUND: &str = "codex-relay: message over 33554432 bytes";
 
 /// "Message too big".
 const TOO_BIG: u16 = 1009;

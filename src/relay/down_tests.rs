@@ -71,8 +71,8 @@ fn message_at_the_bound_passes_and_one_above_does_not() {
 async fn refusal_waits_for_the_end_of_a_message() {
     let (mut upstream, from) = tokio::io::duplex(1024);
     let (to, mut codex) = tokio::io::duplex(1024);
-    let (refuse, refusals) = mpsc::channel(1);
-    refuse.send("no".to_owned()).await.unwrap();
+    let (say, words) = mpsc::channel(1);
+    say.send(Word::Text("no".to_owned())).await.unwrap();
     let first = frame(false, OpCode::Text, b"ab");
     let last = frame(true, OpCode::Continuation, b"c");
     upstream.write_all(&first).await.unwrap();
@@ -81,7 +81,7 @@ async fn refusal_waits_for_the_end_of_a_message() {
             is_open: true,
             ..Track::default()
         },
-        ..Down::new(from, to, refusals)
+        ..Down::new(from, to, words)
     };
     let feed = async {
         let mut seen = vec![0; first.len()];

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, UPGRADE};
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, TE, UPGRADE};
 use http::request::Parts;
 use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
@@ -20,14 +20,15 @@ use crate::exchange::body::Body;
 use crate::exchange::classify::Identity;
 use crate::exchange::refusal::{Measured, Refusal};
 use crate::relay::body::{Counted, Pieces, ReadError, drain, read};
+use crate::relay::budget::{Budget, Busy, Share};
 use crate::relay::judge::{Judged, judge};
 use crate::relay::listener::{Pump, Relay};
-use crate::relay::websocket;
+use crate::relay::upgrade::upgrade;
 use crate::upstream::client::{OutBody, SendError, Usage, never};
 use crate::upstream::destination::Base;
 use crate::upstream::fault::{Fault, Hop};
 use crate::wire::compress::{InflateError, deflate, inflate};
-use crate::wire::headers::{RELAY_REASON, end_to_end};
+use crate::wire::headers::{RELAY_REASON, end_to_end, wants_trailers};
 
 /// Answers one request of codex.
 ///
@@ -54,7 +55,7 @@ pub async fn exchange(
     onward.parts.uri = uri;
     let answer = match subject {
         Subject::ResponsesUpgrade if is_upgrade => {
-            return Ok(websocket::upgrade(relay, onward, hand_over).await);
+            return Ok(upgrade(relay, onward, hand_over).await);
         }
         Subject::Responses => model_request(&relay, onward, body).await,
         Subject::Other | Subject::ResponsesUpgrade => pass(&relay, onward, body).await,
@@ -78,11 +79,14 @@ impl Onward {
         relay: &Relay,
         body: OutBody,
         usage: Usage,
-        headers: HeaderMap,
+        mut headers: HeaderMap,
     ) -> Result<Response<Incoming>, Refusal> {
         let mut parts = self.parts;
-        parts.headers = headers;
         parts.version = http::Version::HTTP_11;
+        if wants_trailers(&parts.headers) {
+            headers.insert(TE, HeaderValue::from_static("trailers"));
+        }
+        parts.headers = headers;
         parts.extensions.remove::<hyper::upgrade::OnUpgrade>();
         let request = Request::from_parts(parts, body);
         relay
@@ -118,39 +122,56 @@ async fn model_request(
             return Err(refusal);
         }
     };
-    let wire = read(body).await.map_err(|error| match error {
-        ReadError::TooLarge { bytes } => Refusal::too_large(Measured::Body, bytes),
-        ReadError::Broken(_) => Refusal::new(Reason::BodyInvalid),
-    })?;
-    let plain = if is_zstd {
-        open(wire.clone()).await?
+    let (wire, share) = read(body, &relay.budget)
+        .await
+        .map_err(|error| match error {
+            ReadError::TooLarge { bytes } => Refusal::too_large(Measured::Body, bytes),
+            ReadError::Broken(_) => Refusal::new(Reason::BodyInvalid),
+            ReadError::Busy => Refusal::new(Reason::Busy),
+        })?;
+    let mut headers = end_to_end(&onward.parts.headers);
+    let spliced = spliced(relay, &wire, is_zstd, identity).await?;
+    let pieces = spliced.unwrap_or_else(|| vec![wire]);
+    let size: usize = pieces.iter().map(Bytes::len).sum();
+    if headers.contains_key(CONTENT_LENGTH) {
+        headers.insert(CONTENT_LENGTH, HeaderValue::from(size));
+    }
+    let body = Pieces::new(pieces, share).map_err(never).boxed_unsync();
+    let response = onward.send(relay, body, Usage::Exchange, headers).await?;
+    Ok(back(response))
+}
+
+/// The body with its context in it, compressed again if it was; `None` where it goes on as it came.
+async fn spliced(
+    relay: &Relay,
+    wire: &Bytes,
+    is_zstd: bool,
+    identity: Identity,
+) -> Result<Option<Vec<Bytes>>, Refusal> {
+    // What the budget gave for inflating is given back when nothing inflated is left.
+    let (plain, _share) = if is_zstd {
+        let (plain, share) = open(wire.clone(), &relay.budget).await?;
+        (plain, Some(share))
     } else {
-        wire.clone()
+        (wire.clone(), None)
     };
     let body = Body::read(&plain);
-    let judged = judge(relay, &plain, &body, identity, Measured::BodyAfterInjection).await;
-    let mut headers = end_to_end(&onward.parts.headers);
-    let body = match judged {
-        Judged::Refuse(refusal) => return Err(refusal),
+    match judge(relay, &plain, &body, identity, Measured::BodyAfterInjection).await {
+        Judged::Refuse(refusal) => Err(refusal),
         Judged::Forward => {
             tracing::debug!(bytes = wire.len(), "model request passed");
-            Pieces::new(vec![wire])
+            Ok(None)
         }
-        Judged::Inject(pieces) => {
+        Judged::Inject { pieces, size, .. } => {
+            tracing::debug!(from = plain.len(), to = size, "model request injected");
             let pieces = if is_zstd {
                 close(pieces).await?
             } else {
                 pieces
             };
-            let size: usize = pieces.iter().map(Bytes::len).sum();
-            tracing::debug!(from = wire.len(), to = size, "model request injected");
-            headers.insert(CONTENT_LENGTH, HeaderValue::from(size));
-            Pieces::new(pieces)
+            Ok(Some(pieces))
         }
-    };
-    let body = body.map_err(never).boxed_unsync();
-    let response = onward.send(relay, body, Usage::Exchange, headers).await?;
-    Ok(back(response))
+    }
 }
 
 /// Passes a model request on unread, as long as it is within the bound.
@@ -195,10 +216,16 @@ fn encoding(headers: &HeaderMap) -> Result<bool, Refusal> {
     }
 }
 
-async fn open(wire: Bytes) -> Result<Bytes, Refusal> {
+/// Inflates a body, once there is room for it.
+async fn open(wire: Bytes, budget: &Budget) -> Result<(Bytes, Share), Refusal> {
+    let waiting = budget.inflated().await;
+    let mut share = waiting.map_err(|Busy| Refusal::new(Reason::Busy))?;
     let opened = spawn_blocking(move || inflate(&wire, MAX_BODY_BYTES)).await;
     match opened {
-        Ok(Ok(plain)) => Ok(plain.into()),
+        Ok(Ok(plain)) => {
+            share.shrink_to(plain.len());
+            Ok((plain.into(), share))
+        }
         Ok(Err(InflateError::TooLarge { .. })) => Err(Refusal::inflates_too_large()),
         Ok(Err(InflateError::Zstd(_))) | Err(_) => Err(Refusal::new(Reason::BodyInvalid)),
     }

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 
 use crate::base::chain::Chain;
+use crate::base::ids::ThreadId;
 use crate::base::limits::MAX_BODY_BYTES;
 use crate::exchange::body::Body;
 use crate::exchange::classify::Identity;
@@ -17,8 +18,15 @@ use crate::wire::edit::pieces;
 pub enum Judged {
     /// It goes on as it came.
     Forward,
-    /// It goes on as these pieces, which hold the context once.
-    Inject(Vec<Bytes>),
+    /// It goes on with the context in it, once.
+    Inject {
+        /// The whole, in pieces that share the memory of what came.
+        pieces: Vec<Bytes>,
+        /// Their size together.
+        size: usize,
+        /// Whose request it is.
+        thread: ThreadId,
+    },
     /// It doesn't go on.
     Refuse(Refusal),
 }
@@ -32,7 +40,9 @@ pub async fn judge(
     measured: Measured,
 ) -> Judged {
     identity.read_body(bytes, body);
+    let mut claimed = None;
     let mut planned = plan(identity, body, relay.on_unrecognized, |request| {
+        claimed = Some(request.thread.clone());
         relay.session.with(|session| session.decide(request))
     });
     if let Plan::Prepare(request) = planned {
@@ -52,14 +62,14 @@ pub async fn judge(
                 .with(|session| session.on_native_context(&request, snapshot)),
         );
     }
-    let snapshot = match planned {
-        Plan::Forward | Plan::Prepare(_) => return Judged::Forward,
-        Plan::ForwardWithWarning(reason) => {
+    let (snapshot, thread) = match (planned, claimed) {
+        (Plan::Inject(snapshot), Some(thread)) => (snapshot, thread),
+        (Plan::Forward | Plan::Prepare(_) | Plan::Inject(_), _) => return Judged::Forward,
+        (Plan::ForwardWithWarning(reason), _) => {
             tracing::warn!(%reason, "model request without readable metadata passed on");
             return Judged::Forward;
         }
-        Plan::Refuse(reason) => return Judged::Refuse(Refusal::new(reason)),
-        Plan::Inject(snapshot) => snapshot,
+        (Plan::Refuse(reason), _) => return Judged::Refuse(Refusal::new(reason)),
     };
     match splice(bytes, body, &snapshot) {
         Err(reason) => Judged::Refuse(Refusal::new(reason)),
@@ -70,7 +80,11 @@ pub async fn judge(
                 let size = u64::try_from(size).unwrap_or(u64::MAX);
                 return Judged::Refuse(Refusal::too_large(measured, size));
             }
-            Judged::Inject(pieces)
+            Judged::Inject {
+                pieces,
+                size,
+                thread,
+            }
         }
     }
 }

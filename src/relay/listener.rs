@@ -16,6 +16,7 @@ use crate::base::limits::{HEAD_DEADLINE, MAX_CONNECTIONS, MAX_HEAD_BYTES, MAX_HE
 use crate::exchange::admission::Gate;
 use crate::exchange::plan::OnUnrecognized;
 use crate::feed::source::Feed;
+use crate::relay::budget::Budget;
 use crate::relay::http;
 use crate::session::shared::SharedSession;
 use crate::upstream::client::Upstream;
@@ -36,6 +37,8 @@ pub struct Relay {
     pub upstream: Upstream,
     /// What happens to requests that can't be read.
     pub on_unrecognized: OnUnrecognized,
+    /// The memory for messages in flight.
+    pub budget: Budget,
 }
 
 /// What goes on over a connection once its handshake is answered.

@@ -1,9 +1,11 @@
 //! Floor 6: the drivers of the private endpoint.
 
 pub mod body;
+pub mod budget;
 pub mod down;
 pub mod http;
 pub mod judge;
 pub mod listener;
 pub mod up;
+pub mod upgrade;
 pub mod websocket;

@@ -4,12 +4,17 @@ use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 
-use crate::base::limits::{FRAGMENT_BYTES, FRAME_READ_BYTES, MAX_MESSAGE_BYTES};
+use crate::base::limits::{
+    FRAGMENT_BYTES, FRAME_READ_BYTES, MAX_MESSAGE_BYTES, MAX_UPSTREAM_MESSAGE_BYTES,
+};
+use crate::base::reason::Reason;
 use crate::exchange::body::Body;
 use crate::exchange::classify::Identity;
 use crate::exchange::refusal::{Measured, Refusal};
+use crate::relay::budget::Share;
 use crate::relay::judge::{Judged, judge};
 use crate::relay::listener::Relay;
+use crate::relay::websocket::Word;
 use crate::wire::frames::{FrameHead, MAX_HEAD_BYTES, OpCode, Parsed, apply_mask};
 
 /// The pump towards the upstream.
@@ -18,7 +23,7 @@ pub struct Up<'a, R, W> {
     relay: &'a Relay,
     from: R,
     to: W,
-    refuse: mpsc::Sender<String>,
+    say: mpsc::Sender<Word>,
     buffer: BytesMut,
     message: Message,
 }
@@ -41,6 +46,8 @@ struct Message {
     size: u64,
     /// What it is; none between messages.
     kind: Option<Kind>,
+    /// What it takes of the budget.
+    share: Option<Share>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,13 +59,13 @@ enum Kind {
 }
 
 impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Up<'a, R, W> {
-    /// Passes frames of `from` on to `to`; refusals go to `refuse`.
-    pub fn new(relay: &'a Relay, from: R, to: W, refuse: mpsc::Sender<String>) -> Self {
+    /// Passes frames of `from` on to `to`; what codex must hear goes to `say`.
+    pub fn new(relay: &'a Relay, from: R, to: W, say: mpsc::Sender<Word>) -> Self {
         Self {
             relay,
             from,
             to,
-            refuse,
+            say,
             buffer: BytesMut::new(),
             message: Message::default(),
         }
@@ -146,9 +153,7 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Up<'a, R, W> {
         self.message.size = self.message.size.saturating_add(head.length);
         let fits = usize::try_from(self.message.size).is_ok_and(|size| size <= MAX_MESSAGE_BYTES);
         if fits {
-            self.message
-                .text
-                .reserve(usize::try_from(head.length).unwrap_or(0));
+            self.reserve(head).await?;
         } else {
             self.message.text = BytesMut::new();
         }
@@ -166,12 +171,35 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Up<'a, R, W> {
         Ok(())
     }
 
+    /// Makes room for a fragment, once the budget has it. A fragmented message takes the most that
+    /// it may become, so that it never waits with a part in its hands.
+    async fn reserve(&mut self, head: &FrameHead) -> Result<(), End> {
+        let length = usize::try_from(head.length).unwrap_or(MAX_MESSAGE_BYTES);
+        if self.message.share.is_none() {
+            let size = head.fin.then_some(length);
+            let Ok(share) = self.relay.budget.message(size).await else {
+                refuse(&self.say, &Refusal::new(Reason::Busy)).await?;
+                return Err(End::UpstreamGone);
+            };
+            self.message.share = Some(share);
+        }
+        self.message.text.reserve(length);
+        Ok(())
+    }
+
     /// Decides on a whole text message.
     async fn judge(&mut self) -> Result<(), End> {
-        let Message { text, size, .. } = std::mem::take(&mut self.message);
+        let Message {
+            text, size, share, ..
+        } = std::mem::take(&mut self.message);
+        // Held until the message has gone.
+        let _share = share.map(|mut share| {
+            share.shrink_to(text.len());
+            share
+        });
         if usize::try_from(size).map_or(true, |size| size > MAX_MESSAGE_BYTES) {
             let refusal = Refusal::too_large(Measured::Message, size);
-            return refuse(&self.refuse, &refusal).await;
+            return refuse(&self.say, &refusal).await;
         }
         let text = text.freeze();
         let body = Body::read(&text);
@@ -190,12 +218,26 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Up<'a, R, W> {
                 tracing::debug!(bytes = text.len(), "model message passed");
                 self.send(vec![text]).await
             }
-            Judged::Inject(pieces) => {
-                let to: usize = pieces.iter().map(Bytes::len).sum();
-                tracing::debug!(from = text.len(), to, "model message injected");
+            Judged::Inject {
+                pieces,
+                size,
+                thread,
+            } => {
+                let is_lifted =
+                    size > MAX_UPSTREAM_MESSAGE_BYTES && text.len() <= MAX_UPSTREAM_MESSAGE_BYTES;
+                if is_lifted {
+                    tracing::info!(size, "message too long for a WebSocket with its context");
+                    self.relay
+                        .session
+                        .with(|session| session.note_http(&thread));
+                    let close = Word::Close("codex-relay: use HTTP for messages of this size");
+                    let _ = self.say.send(close).await;
+                    return Err(End::UpstreamGone);
+                }
+                tracing::debug!(from = text.len(), to = size, "model message injected");
                 self.send(pieces).await
             }
-            Judged::Refuse(refusal) => refuse(&self.refuse, &refusal).await,
+            Judged::Refuse(refusal) => refuse(&self.say, &refusal).await,
         }
     }
 
@@ -230,11 +272,49 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Up<'a, R, W> {
                 piece.advance(part);
             }
             apply_mask(frame.get_mut(start..).unwrap_or_default(), key, 0);
-            self.write(&frame).await?;
+            self.write_watching(&frame).await?;
             if left == 0 {
                 return self.flush().await;
             }
+            self.pass_control_frames().await?;
             opcode = OpCode::Continuation;
+        }
+    }
+
+    /// Writes a frame while codex is listened to: that it is gone must show before a slow upstream
+    /// has taken the rest.
+    async fn write_watching(&mut self, frame: &[u8]) -> Result<(), End> {
+        let (from, to, buffer) = (&mut self.from, &mut self.to, &mut self.buffer);
+        let writing = to.write_all(frame);
+        tokio::pin!(writing);
+        loop {
+            let has_room = buffer.len() < FRAME_READ_BYTES;
+            if has_room {
+                buffer.reserve(FRAME_READ_BYTES);
+            }
+            tokio::select! {
+                biased;
+                written = &mut writing => return written.map_err(|_| End::UpstreamGone),
+                read = from.read_buf(buffer), if has_room => match read {
+                    Ok(count) if count > 0 => {}
+                    Ok(_) | Err(_) => return Err(End::CodexGone),
+                },
+            }
+        }
+    }
+
+    /// Passes the control frames that codex sent meanwhile: a pong must not wait for the message.
+    async fn pass_control_frames(&mut self) -> Result<(), End> {
+        loop {
+            let Parsed::Head { head, size } = FrameHead::parse(&self.buffer) else {
+                return Ok(());
+            };
+            let whole = usize::try_from(head.length).map_or(usize::MAX, |length| size + length);
+            if !head.opcode.is_control() || self.buffer.len() < whole {
+                return Ok(());
+            }
+            let frame = self.buffer.split_to(whole);
+            self.write(&frame).await?;
         }
     }
 
@@ -251,8 +331,8 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Up<'a, R, W> {
 }
 
 /// Tells codex, on the other pump, that its message goes no further.
-async fn refuse(to: &mpsc::Sender<String>, refusal: &Refusal) -> Result<(), End> {
+async fn refuse(to: &mpsc::Sender<Word>, refusal: &Refusal) -> Result<(), End> {
     tracing::warn!(reason = %refusal.reason(), "{}", refusal.line());
-    let sent = to.send(refusal.event()).await;
+    let sent = to.send(Word::Text(refusal.event())).await;
     sent.map_err(|_| End::UpstreamGone)
 }

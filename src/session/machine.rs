@@ -71,6 +71,18 @@ pub(super) enum Meaning {
     },
 }
 
+/// What a thread needs of its WebSocket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SocketWish {
+    /// None: its messages are too long for one.
+    Http,
+    /// Room for a text of this size in each message.
+    Insertions {
+        /// Bytes of the text as it stands in JSON; 0 where there is none.
+        text: usize,
+    },
+}
+
 /// Why the session doesn't let a request of the client through.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Denial {
@@ -128,6 +140,26 @@ impl Session {
         self.registry
             .bind_native(request.thread.as_str(), turn, &snapshot);
         Decision::Inject(snapshot)
+    }
+
+    /// How a WebSocket of `thread` must be answered.
+    pub fn socket_wish(&self, thread: &str) -> SocketWish {
+        match self.registry.find(thread) {
+            Some(known) if known.needs_http => SocketWish::Http,
+            Some(known) => {
+                let text = known
+                    .current
+                    .as_ref()
+                    .map_or(0, |text| text.escaped().len());
+                SocketWish::Insertions { text }
+            }
+            None => SocketWish::Insertions { text: 0 },
+        }
+    }
+
+    /// Notes that a message of `thread` was too long for a WebSocket with its context.
+    pub fn note_http(&mut self, thread: &ThreadId) {
+        self.registry.note_http(thread.as_str());
     }
 
     /// Every turn of the client that runs.

@@ -24,6 +24,8 @@ pub struct Thread {
     registration: Option<Registration>,
     /// The text of a turn that codex started itself.
     native: Option<(TurnId, Arc<Snapshot>)>,
+    /// A message of it was too long for a WebSocket with its text.
+    pub needs_http: bool,
 }
 
 /// One admitted turn: its text, whatever is set while it runs.
@@ -71,6 +73,7 @@ impl Registry {
             current,
             registration: None,
             native: None,
+            needs_http: false,
         };
         self.threads.try_insert(id, thread).map(|_| ())
     }
@@ -143,6 +146,13 @@ impl Registry {
         if let Some(thread) = self.threads.find_mut(thread) {
             thread.current = Some(Arc::clone(snapshot));
             thread.native = turn.map(|turn| (turn, Arc::clone(snapshot)));
+        }
+    }
+
+    /// Notes that the messages of a thread are too long for a WebSocket.
+    pub fn note_http(&mut self, thread: &str) {
+        if let Some(thread) = self.threads.find_mut(thread) {
+            thread.needs_http = true;
         }
     }
 

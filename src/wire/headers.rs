@@ -14,6 +14,11 @@ pub const PARENT_THREAD: &str = "x-codex-parent-thread-id";
 pub const SUBAGENT: &str = "x-openai-subagent";
 /// Present on requests of a ChatGPT account.
 pub const CHATGPT_ACCOUNT: &str = "chatgpt-account-id";
+/// The largest WebSocket message that the upstream takes; codex sends longer ones over HTTP
+/// (since 0.171.0).
+pub const MAX_MESSAGE: &str = "x-codex-websocket-max-message-bytes";
+/// The status with which the upstream refused a handshake that is answered 426.
+pub const UPSTREAM_STATUS: &str = "x-codex-relay-upstream-status";
 /// Why the relay itself refused a request.
 pub const RELAY_REASON: &str = "x-codex-relay-reason";
 
@@ -42,6 +47,19 @@ pub fn end_to_end(headers: &HeaderMap) -> HeaderMap {
         }
     }
     kept
+}
+
+/// Whether a request wants the trailers of its response: told again to the next hop.
+pub fn wants_trailers(headers: &HeaderMap) -> bool {
+    let mut values = headers
+        .get_all(TE)
+        .iter()
+        .filter_map(|value| value.to_str().ok());
+    values.any(|value| {
+        value
+            .split(',')
+            .any(|word| word.trim().eq_ignore_ascii_case("trailers"))
+    })
 }
 
 /// Headers that say something about one hop.
