@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use clap::Parser;
 use tokio::runtime::Runtime;
 
-use crate::app::run;
+use crate::app::{heap, run};
 use crate::base::chain::Chain;
 use crate::base::exit::{ExitReason, SOFTWARE, USAGE};
 use crate::child::find::find;
@@ -23,6 +23,7 @@ use crate::telemetry;
 
 /// Runs the program with `argv` and gives its exit code.
 pub fn main(argv: Vec<OsString>) -> u8 {
+    heap::give_back_large_blocks();
     let name = argv.first().map(PathBuf::from).unwrap_or_default();
     if name.file_name() == Some(OsStr::new("codex")) {
         let args = argv.into_iter().skip(1).collect();

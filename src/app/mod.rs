@@ -1,5 +1,7 @@
 //! Floor 8: everything put together.
 
 pub mod dispatch;
+#[expect(unsafe_code, reason = "mallopt, and only there")]
+mod heap;
 pub mod parts;
 pub mod run;

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::io;
 use std::sync::Arc;
 
+use bytes::BytesMut;
 use tokio::net::TcpListener;
 use tokio::process::Child;
 use tokio::sync::{mpsc, watch};
@@ -136,6 +137,7 @@ pub async fn start(settings: Settings, codex_args: Vec<OsString>) -> Result<Part
         long_redactor: StreamRedactor::new(&secret),
         client: client.clone(),
         answers: answer,
+        batch: BytesMut::new(),
     };
     spawn_readers(&mut streams, outbound, &secret, &gone, &mut child);
     let relay = spawn_relay(socket, gate, session.clone(), settings);

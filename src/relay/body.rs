@@ -175,7 +175,8 @@ pub struct Pieces {
 
 impl Pieces {
     /// Sends `pieces` one after the other; `share` is what they take of the budget.
-    pub fn new(pieces: Vec<Bytes>, share: Share) -> Self {
+    pub fn new(mut pieces: Vec<Bytes>, share: Share) -> Self {
+        pieces.retain(|piece| !piece.is_empty());
         Self {
             left: pieces.into(),
             _share: share,
@@ -191,7 +192,16 @@ impl Body for Pieces {
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        Poll::Ready(self.left.pop_front().map(Frame::data).map(Ok))
+        // In parts: a connection takes the next one when it has room, and until then the share
+        // stands for what is still here.
+        let Some(first) = self.left.front_mut() else {
+            return Poll::Ready(None);
+        };
+        let part = first.split_to(first.len().min(PART_BYTES));
+        if first.is_empty() {
+            self.left.pop_front();
+        }
+        Poll::Ready(Some(Ok(Frame::data(part))))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -202,3 +212,6 @@ impl Body for Pieces {
         SizeHint::with_exact(self.left.iter().map(length).sum())
     }
 }
+
+/// What a connection is given at a time.
+const PART_BYTES: usize = 128 * 1024;

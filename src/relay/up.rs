@@ -3,9 +3,10 @@
 use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 
 use crate::base::limits::{
-    FRAGMENT_BYTES, FRAME_READ_BYTES, MAX_MESSAGE_BYTES, MAX_UPSTREAM_MESSAGE_BYTES,
+    CLOSE_GRACE, FRAGMENT_BYTES, FRAME_READ_BYTES, MAX_MESSAGE_BYTES, MAX_UPSTREAM_MESSAGE_BYTES,
 };
 use crate::base::reason::Reason;
 use crate::exchange::body::Body;
@@ -272,7 +273,7 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Up<'a, R, W> {
                 piece.advance(part);
             }
             apply_mask(frame.get_mut(start..).unwrap_or_default(), key, 0);
-            self.write_watching(&frame).await?;
+            self.write_watching(&frame, left == 0).await?;
             if left == 0 {
                 return self.flush().await;
             }
@@ -282,8 +283,8 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Up<'a, R, W> {
     }
 
     /// Writes a frame while codex is listened to: that it is gone must show before a slow upstream
-    /// has taken the rest.
-    async fn write_watching(&mut self, frame: &[u8]) -> Result<(), End> {
+    /// has taken the rest. The last frame of a message is still sent then.
+    async fn write_watching(&mut self, frame: &[u8], is_last: bool) -> Result<(), End> {
         let (from, to, buffer) = (&mut self.from, &mut self.to, &mut self.buffer);
         let writing = to.write_all(frame);
         tokio::pin!(writing);
@@ -293,12 +294,19 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Up<'a, R, W> {
                 buffer.reserve(FRAME_READ_BYTES);
             }
             tokio::select! {
+                // Codex first: an upstream that takes everything at once must not hide its end.
                 biased;
-                written = &mut writing => return written.map_err(|_| End::UpstreamGone),
                 read = from.read_buf(buffer), if has_room => match read {
                     Ok(count) if count > 0 => {}
+                    Ok(_) | Err(_) if is_last => {
+                        let written = timeout(CLOSE_GRACE, writing).await;
+                        return written.map_or(Err(End::CodexGone), |written| {
+                            written.map_err(|_| End::UpstreamGone)
+                        });
+                    }
                     Ok(_) | Err(_) => return Err(End::CodexGone),
                 },
+                written = &mut writing => return written.map_err(|_| End::UpstreamGone),
             }
         }
     }

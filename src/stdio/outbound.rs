@@ -1,10 +1,10 @@
 //! Codex's stdout to the client.
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use tokio::io::AsyncRead;
 use tokio::sync::mpsc;
 
-use crate::base::limits::MAX_LINE_BYTES;
+use crate::base::limits::{MAX_LINE_BYTES, PIPE_READ_BYTES};
 use crate::session::observe::CodexVerdict;
 use crate::session::own::OwnAnswer;
 use crate::session::shared::SharedSession;
@@ -27,6 +27,8 @@ pub struct Outbound {
     pub client: LineSender,
     /// Whoever waits for answers to requests of our own.
     pub answers: mpsc::Sender<OwnAnswer>,
+    /// Short lines on their way to the client; empty at first.
+    pub batch: BytesMut,
 }
 
 impl Outbound {
@@ -39,12 +41,16 @@ impl Outbound {
                     return;
                 }
             }
+            if self.send_batch().await.is_none() {
+                return;
+            }
         }
         if let Some(last) = framer.finish()
             && self.pass(last).await.is_some()
         {
             let rest = self.long_redactor.finish();
             let _ = self.send(rest).await;
+            let _ = self.send_batch().await;
         }
     }
 
@@ -79,10 +85,24 @@ impl Outbound {
         }
     }
 
-    async fn send(&self, line: Bytes) -> Option<()> {
-        if line.is_empty() {
+    /// Sends a line to the client: a short one together with those that came in the same read.
+    async fn send(&mut self, line: Bytes) -> Option<()> {
+        if line.len() > PIPE_READ_BYTES / 4 {
+            self.send_batch().await?;
+            return self.client.send(line).await.ok();
+        }
+        self.batch.extend_from_slice(&line);
+        if self.batch.len() >= PIPE_READ_BYTES {
+            self.send_batch().await?;
+        }
+        Some(())
+    }
+
+    async fn send_batch(&mut self) -> Option<()> {
+        if self.batch.is_empty() {
             return Some(());
         }
-        self.client.send(line).await.ok()
+        let batch = self.batch.split().freeze();
+        self.client.send(batch).await.ok()
     }
 }

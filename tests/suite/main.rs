@@ -13,7 +13,9 @@
 mod support;
 
 mod architecture;
+mod endpoint;
 mod fixtures;
 mod protocol;
 mod readme;
 mod real_codex;
+mod stdio;

@@ -7,6 +7,7 @@ pub(crate) mod codex;
 pub(crate) mod fixtures;
 pub(crate) mod inbox;
 pub(crate) mod launch;
+pub(crate) mod mirror;
 pub(crate) mod model;
 pub(crate) mod persona;
 pub(crate) mod processes;

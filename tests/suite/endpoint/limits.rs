@@ -1,0 +1,265 @@
+//! Sizes at, one under and one over each limit, and the memory that they cost.
+
+use serde_json::Value;
+use tokio::task::JoinSet;
+
+use crate::support::eventually;
+use crate::support::mirror::{Mirror, Peer, SOUL, masked, of_child, of_turn, request, unmasked};
+use crate::support::processes::peak_memory;
+
+const LIMIT: usize = 33_554_432;
+
+async fn mirror() -> Mirror {
+    let mut mirror = Mirror::start().await;
+    mirror.thread("t").await;
+    mirror
+}
+
+/// A request of that size.
+fn sized(metadata: &Value, size: usize) -> String {
+    let pad = size - request(metadata, ",\"pad\":\"\"").len();
+    let body = request(metadata, &format!(",\"pad\":\"{}\"", "x".repeat(pad)));
+    assert_eq!(body.len(), size);
+    body
+}
+
+async fn is_refused(codex: &mut Peer, words: &str) {
+    let head = codex.head().await;
+    assert!(head.starts_with("HTTP/1.1 400 "), "{head}");
+    assert!(
+        head.contains("x-codex-relay-reason: request_too_large"),
+        "{head}"
+    );
+    let lower = head.to_lowercase();
+    let (_, after) = lower.split_once("content-length: ").unwrap();
+    let length = after.split("\r\n").next().unwrap().parse().unwrap();
+    let body = String::from_utf8(codex.exactly(length).await).unwrap();
+    assert!(body.contains(words), "{body}");
+}
+
+/// Reads a body that the relay passes on and answers it.
+async fn takes(upstream: &mut Peer, size: usize) -> Vec<u8> {
+    let head = upstream.head().await.to_lowercase();
+    assert!(head.contains(&format!("content-length: {size}")), "{head}");
+    let body = upstream.exactly(size).await;
+    upstream
+        .write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        .await;
+    body
+}
+
+#[tokio::test]
+async fn body_at_the_limit_passes_and_one_over_is_refused() {
+    let mirror = mirror().await;
+    for headers in ["", "x-openai-subagent: review\r\n"] {
+        let mut codex = mirror.dial().await;
+        let body = sized(&of_child(), LIMIT);
+        let post = mirror.post(headers, body.as_bytes());
+        let sending = codex.write(&post);
+        let taking = async {
+            let mut upstream = mirror.accept().await;
+            assert!(takes(&mut upstream, LIMIT).await == body.as_bytes());
+        };
+        tokio::join!(sending, taking);
+        assert!(codex.head().await.starts_with("HTTP/1.1 200 "));
+        let body = sized(&of_child(), LIMIT + 1);
+        codex.write(&mirror.post(headers, body.as_bytes())).await;
+        is_refused(
+            &mut codex,
+            "request body is 33554433 bytes, the limit is 33554432 (request_too_large)",
+        )
+        .await;
+        // The same in chunks: its size shows only when it has come.
+        let head = mirror.head(
+            "POST",
+            "/responses",
+            &format!("{headers}Transfer-Encoding: chunked\r\n"),
+        );
+        let mut codex = mirror.dial().await;
+        let chunk = format!("{:x}\r\n{body}\r\n0\r\n\r\n", body.len());
+        let post = [&head, chunk.as_bytes()].concat();
+        let refused = async {
+            codex.write(&post).await;
+            is_refused(&mut codex, "the limit is 33554432 (request_too_large)").await;
+        };
+        if headers.is_empty() {
+            refused.await;
+            continue;
+        }
+        // What was on its way already is cut off.
+        tokio::join!(refused, async {
+            let got = mirror.accept().await.rest().await;
+            assert!(got.len() < LIMIT + 10_000 && !got.ends_with(b"0\r\n\r\n"));
+        });
+    }
+}
+
+#[tokio::test]
+async fn body_that_its_context_lifts_over_the_limit_is_refused() {
+    let mut mirror = mirror().await;
+    let generation = mirror.turn("t", "u").await;
+    let metadata = of_turn("t", "u", &generation);
+    let mut codex = mirror.dial().await;
+    let body = sized(&metadata, LIMIT - 10);
+    codex.write(&mirror.post("", body.as_bytes())).await;
+    is_refused(&mut codex, "with its context, the limit is 33554432").await;
+    let (mut codex, mut upstream, _) = mirror.socket("", "").await;
+    codex.write(&masked(0x81, body.as_bytes())).await;
+    let event = String::from_utf8(codex.frame().await.1).unwrap();
+    assert!(
+        event.contains("with its context, the limit is 33554432"),
+        "{event}"
+    );
+    codex.write(&masked(0x81, b"{}")).await;
+    assert_eq!(upstream.message().await, b"{}");
+}
+
+#[tokio::test]
+async fn zstd_of_every_kind_is_opened_within_the_limit() {
+    let mut mirror = mirror().await;
+    let generation = mirror.turn("t", "u").await;
+    let metadata = of_turn("t", "u", &generation);
+    let small = request(&metadata, "");
+    let (first, second) = small.split_at(40);
+    let pack = |text: &str| zstd::encode_all(text.as_bytes(), 3).unwrap();
+    let frames = [pack(first), pack(second)].concat();
+    for packed in [pack(&small), frames] {
+        let mut codex = mirror.dial().await;
+        codex
+            .write(&mirror.post("Content-Encoding: zstd\r\n", &packed))
+            .await;
+        let mut upstream = mirror.accept().await;
+        let head = upstream.head().await.to_lowercase();
+        assert!(head.contains("content-encoding: zstd"), "{head}");
+        let (_, after) = head.split_once("content-length: ").unwrap();
+        let length = after.split("\r\n").next().unwrap().parse().unwrap();
+        let body = zstd::decode_all(&upstream.exactly(length).await[..]).unwrap();
+        let body = String::from_utf8(body).unwrap();
+        assert!(body.contains(SOUL) && body.ends_with(&small[1..]), "{body}");
+    }
+    let child = pack(&request(&of_child(), ""));
+    let mut codex = mirror.dial().await;
+    codex
+        .write(&mirror.post("Content-Encoding: zstd\r\n", &child))
+        .await;
+    let mut upstream = mirror.accept().await;
+    assert_eq!(takes(&mut upstream, child.len()).await, child);
+    let mut codex = mirror.dial().await;
+    let bomb = pack(&sized(&of_child(), LIMIT + 1));
+    codex
+        .write(&mirror.post("Content-Encoding: zstd\r\n", &bomb))
+        .await;
+    is_refused(&mut codex, "more than 33554432 bytes inflated").await;
+    let mut codex = mirror.dial().await;
+    let cut = pack(&small);
+    codex
+        .write(&mirror.post("Content-Encoding: zstd\r\n", &cut[..cut.len() - 4]))
+        .await;
+    let head = codex.head().await;
+    assert!(
+        head.contains("x-codex-relay-reason: body_invalid"),
+        "{head}"
+    );
+}
+
+#[tokio::test]
+async fn message_at_the_limit_passes_and_one_over_is_refused() {
+    let mirror = mirror().await;
+    let (mut codex, mut upstream, _) = mirror.socket("", "").await;
+    let at = sized(&of_child(), LIMIT);
+    let frame = masked(0x81, at.as_bytes());
+    tokio::join!(codex.write(&frame), async {
+        assert!(upstream.message().await == at.as_bytes());
+    });
+    let over = sized(&of_child(), LIMIT + 1);
+    let (first, second) = over.as_bytes().split_at(1000);
+    let whole = masked(0x81, over.as_bytes());
+    let fragments = [masked(0x01, first), masked(0x80, second)].concat();
+    for message in [whole, fragments] {
+        codex.write(&message).await;
+        let event = String::from_utf8(codex.frame().await.1).unwrap();
+        let words =
+            "WebSocket message is 33554433 bytes, the limit is 33554432 (request_too_large)";
+        assert!(event.contains(words), "{event}");
+        codex.write(&masked(0x81, b"{}")).await;
+        assert_eq!(upstream.message().await, b"{}");
+    }
+}
+
+#[tokio::test]
+async fn message_of_the_upstream_at_the_limit_passes_and_one_over_closes() {
+    let mirror = mirror().await;
+    let (mut codex, mut upstream, _) = mirror.socket("", "").await;
+    let at = vec![b'x'; LIMIT];
+    let frame = unmasked(0x81, &at);
+    tokio::join!(upstream.write(&frame), async {
+        assert!(codex.message().await == at);
+    });
+    let (one, rest) = (unmasked(0x01, b"x"), unmasked(0x80, &at));
+    upstream.write(&one).await;
+    assert_eq!(codex.frame().await, (0x01, b"x".to_vec()));
+    // Nobody reads it to its end.
+    let (head, _) = rest.split_at(64);
+    upstream.write(head).await;
+    let (first, payload) = codex.frame().await;
+    assert_eq!((first, &payload[..2]), (0x88, &1009_u16.to_be_bytes()[..]));
+}
+
+#[tokio::test]
+async fn many_large_messages_wait_for_their_turn_in_bounded_memory() {
+    let mirror = mirror().await;
+    let before = peak_memory(mirror.client.pid());
+    let body = sized(&of_child(), 30_000_000);
+    let message = masked(0x81, body.as_bytes());
+    let mut sockets = Vec::new();
+    for _ in 0..64 {
+        sockets.push(mirror.socket("", "").await);
+    }
+    // Twelve senders, six of each kind, at an upstream that doesn't read yet.
+    let mut senders = JoinSet::new();
+    for _ in 0..6 {
+        let mut codex = mirror.dial().await;
+        let post = mirror.post("", body.as_bytes());
+        senders.spawn(async move {
+            codex.write(&post).await;
+            assert!(codex.head().await.starts_with("HTTP/1.1 200 "));
+        });
+    }
+    let mut receivers = Vec::new();
+    for (mut codex, upstream, _) in sockets.drain(..6) {
+        let message = message.clone();
+        senders.spawn(async move {
+            codex.write(&message).await;
+            // Open until the upstream has answered.
+            assert_eq!(codex.frame().await, (0x81, b"done".to_vec()));
+        });
+        receivers.push(upstream);
+    }
+    eventually("the budget is in use", || {
+        (peak_memory(mirror.client.pid()) > before + 30_000_000).then_some(())
+    })
+    .await;
+    let mut readers = JoinSet::new();
+    for mut upstream in receivers {
+        let expected = body.clone();
+        readers.spawn(async move {
+            assert!(upstream.message().await == expected.as_bytes());
+            upstream.write(&unmasked(0x81, b"done")).await;
+        });
+    }
+    for _ in 0..6 {
+        let mut upstream = mirror.accept().await;
+        let expected = body.clone();
+        readers.spawn(async move {
+            assert!(takes(&mut upstream, expected.len()).await == expected.as_bytes());
+        });
+    }
+    while let Some(done) = readers.join_next().await {
+        done.unwrap();
+    }
+    while let Some(done) = senders.join_next().await {
+        done.unwrap();
+    }
+    let peak = peak_memory(mirror.client.pid()) - before;
+    assert!(peak <= 128 * 1024 * 1024, "{peak} bytes at the most");
+}

@@ -1,0 +1,170 @@
+//! Frames both ways.
+
+use serde_json::Value;
+
+use crate::support::mirror::{Mirror, SOUL, masked, of_child, of_turn, request, unmasked};
+
+async fn mirror() -> Mirror {
+    let mut mirror = Mirror::start().await;
+    mirror.thread("t").await;
+    mirror
+}
+
+#[tokio::test]
+async fn identity_is_read_per_message() {
+    let mut mirror = mirror().await;
+    let generation = mirror.turn("t", "u").await;
+    let (mut codex, mut upstream, _) = mirror.socket("", "").await;
+    let parent = request(&of_turn("t", "u", &generation), "");
+    let child = request(&of_child(), "");
+    let interrupt = r#"{"type":"response.interrupt","response_id":"r"}"#;
+    for round in 0..3 {
+        // Several requests in flight: nothing waits for an answer.
+        codex.write(&masked(0x81, parent.as_bytes())).await;
+        codex.write(&masked(0x81, child.as_bytes())).await;
+        codex.write(&masked(0x81, interrupt.as_bytes())).await;
+        codex.write(&masked(0x82, b"\x00\xff")).await;
+        codex.write(&masked(0x81, b"not json")).await;
+        let got = String::from_utf8(upstream.message().await).unwrap();
+        assert!(got.contains(SOUL), "{round}: {got}");
+        assert!(got.ends_with(&parent[1..]), "{round}: {got}");
+        for expected in [
+            child.as_bytes(),
+            interrupt.as_bytes(),
+            b"\x00\xff",
+            b"not json",
+        ] {
+            assert_eq!(upstream.message().await, expected, "{round}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn fragments_of_any_size_are_one_message() {
+    let mut mirror = mirror().await;
+    let generation = mirror.turn("t", "u").await;
+    let (mut codex, mut upstream, _) = mirror.socket("", "").await;
+    let parent = request(&of_turn("t", "u", &generation), ",\"instructions\":\"own\"");
+    let bytes = parent.as_bytes();
+    for (at, byte) in bytes.iter().enumerate() {
+        let opcode = u8::from(at == 0);
+        let fin = u8::from(at + 1 == bytes.len()) << 7;
+        codex.write(&masked(fin | opcode, &[*byte])).await;
+        if at == 7 {
+            codex.write(&masked(0x89, b"between")).await;
+            let (first, payload) = upstream.frame().await;
+            assert_eq!((first, payload.as_slice()), (0x89, &b"between"[..]));
+        }
+    }
+    let got = String::from_utf8(upstream.message().await).unwrap();
+    let (before, after) = parent.split_once("own").unwrap();
+    let own = got
+        .strip_prefix(before)
+        .and_then(|got| got.strip_suffix(after))
+        .unwrap();
+    assert!(own.starts_with(r"own\n\n") && own.contains(SOUL), "{own}");
+}
+
+#[tokio::test]
+async fn pong_passes_while_a_long_message_goes_up() {
+    let mirror = mirror().await;
+    let (mut codex, mut upstream, _) = mirror.socket("", "").await;
+    let message = request(
+        &of_child(),
+        &format!(",\"pad\":\"{}\"", "x".repeat(30_000_000)),
+    );
+    codex.write(&masked(0x81, message.as_bytes())).await;
+    // The upstream has read nothing yet: the message is stuck in the middle.
+    let (first, mut got) = upstream.frame().await;
+    assert_eq!(first, 0x01);
+    upstream.write(&unmasked(0x89, b"alive?")).await;
+    let (first, payload) = codex.frame().await;
+    assert_eq!((first, payload.as_slice()), (0x89, &b"alive?"[..]));
+    codex.write(&masked(0x8A, b"alive?")).await;
+    let mut has_pong = false;
+    loop {
+        let (first, payload) = upstream.frame().await;
+        if first == 0x8A {
+            assert_eq!(payload, b"alive?");
+            has_pong = true;
+            continue;
+        }
+        got.extend_from_slice(&payload);
+        if first & 0x80 != 0 {
+            break;
+        }
+    }
+    assert!(has_pong, "the pong came behind the message");
+    assert!(got == message.as_bytes(), "the message is another");
+}
+
+#[tokio::test]
+async fn close_codes_and_last_frames_arrive() {
+    let mirror = mirror().await;
+    for code in [1000_u16, 1001, 1008, 1009, 1011, 1012, 4000] {
+        let payload = [&code.to_be_bytes()[..], "because \u{e9}".as_bytes()].concat();
+        let (mut codex, mut upstream, _) = mirror.socket("", "").await;
+        let last = [
+            unmasked(0x01, b"la"),
+            unmasked(0x80, b"st"),
+            unmasked(0x88, &payload),
+        ]
+        .concat();
+        upstream.write(&last).await;
+        drop(upstream);
+        assert_eq!(codex.rest().await, last, "{code}");
+        let (mut codex, mut upstream, _) = mirror.socket("", "").await;
+        codex.write(&masked(0x81, b"last")).await;
+        codex.write(&masked(0x88, &payload)).await;
+        drop(codex);
+        assert_eq!(upstream.message().await, b"last", "{code}");
+        assert_eq!(upstream.frame().await, (0x88, payload), "{code}");
+        assert_eq!(upstream.rest().await, b"");
+    }
+    // An end without a close stays one.
+    let (mut codex, upstream, _) = mirror.socket("", "").await;
+    drop(upstream);
+    assert_eq!(codex.rest().await, b"");
+}
+
+#[tokio::test]
+async fn codex_that_is_gone_ends_an_upload_that_the_upstream_does_not_take() {
+    let mirror = mirror().await;
+    let (mut codex, mut upstream, _) = mirror.socket("", "").await;
+    let message = request(
+        &of_child(),
+        &format!(",\"pad\":\"{}\"", "x".repeat(30_000_000)),
+    );
+    codex.write(&masked(0x81, message.as_bytes())).await;
+    upstream.frame().await;
+    drop(codex);
+    let rest = upstream.rest().await;
+    assert!(
+        rest.len() < message.len() / 2,
+        "{} bytes came all the same",
+        rest.len()
+    );
+}
+
+#[tokio::test]
+async fn refusal_stands_between_messages_and_the_socket_goes_on() {
+    let mirror = mirror().await;
+    let (mut codex, mut upstream, _) = mirror.socket("", "").await;
+    upstream.write(&unmasked(0x01, b"half")).await;
+    assert_eq!(codex.frame().await, (0x01, b"half".to_vec()));
+    let stale = request(&of_turn("t", "u", "stale"), "");
+    codex.write(&masked(0x81, stale.as_bytes())).await;
+    codex.write(&masked(0x81, b"{}")).await;
+    assert_eq!(upstream.message().await, b"{}");
+    upstream.write(&unmasked(0x80, b"whole")).await;
+    assert_eq!(codex.frame().await, (0x80, b"whole".to_vec()));
+    let (first, payload) = codex.frame().await;
+    let event: Value = serde_json::from_slice(&payload).unwrap();
+    assert_eq!(
+        (first, &event["type"]),
+        (0x81, &Value::from("response.failed"))
+    );
+    assert_eq!(event["response"]["error"]["code"], "invalid_prompt");
+    let words = event["response"]["error"]["message"].as_str().unwrap();
+    assert!(words.contains("(generation_stale)"), "{words}");
+}
