@@ -18,4 +18,5 @@ mod fixtures;
 mod protocol;
 mod readme;
 mod real_codex;
+mod requests;
 mod stdio;
