@@ -1,14 +1,18 @@
 //! What is none of the relay's business passes: requests to other paths, headers, questions to the client.
 
+use codex_relay::commands::endpoint::{Journal, OverHttp, Reply, Script, Signal, Step, events};
 use codex_relay::commands::tap;
 use codex_relay::commands::witness::{Kind, Recorded, pair};
-use serde_json::json;
+use serde_json::{Value, json};
 
+use crate::support::PATIENCE;
 use crate::support::case::{Case, Login};
 use crate::support::codex::Version;
 use crate::support::inbox::Line;
+use crate::support::model::Model;
 use crate::support::persona;
 use crate::support::stage::Stage;
+use crate::support::story;
 
 async fn heads_arrive_as_codex_sent_them(case: Case) {
     let stage = Stage::set(case).await;
@@ -84,3 +88,153 @@ async fn workspace_without_a_persona_leaves_requests_alone(case: Case) {
     }
 }
 matrix!(workspace_without_a_persona_leaves_requests_alone: transports);
+
+async fn client_is_not_told_what_it_opted_out_of(case: Case) {
+    let stage = Stage::set(case).await;
+    persona::write(&stage);
+    let unwanted = [
+        "turn/completed",
+        "item/started",
+        "thread/tokenUsage/updated",
+    ];
+    let mut client = stage.relay().opting_out(&unwanted).start().await;
+    let thread = client.thread("thread/start", json!({})).await;
+    let input = |text: &str| json!({"threadId": thread, "input": [{"type": "text", "text": text}]});
+    for text in ["hello", "hello again"] {
+        // The relay itself needs to know when a turn is over: the second one has another text.
+        stage.write("USER.md", &format!("They just said: {text}"));
+        let from = client.inbox.len();
+        client.ok("turn/start", input(text)).await;
+        let is_idle = |params: &Value| params["status"]["type"] == "idle";
+        client
+            .notification(from, "thread/status/changed", is_idle)
+            .await;
+    }
+    let inbox = client.inbox.clone();
+    assert!(client.close().await.success());
+    let told = inbox.since(0);
+    let told: Vec<_> = told.iter().filter_map(Line::method).collect();
+    assert!(!told.iter().any(|it| unwanted.contains(it)), "{told:?}");
+    assert!(told.contains(&"item/completed"), "{told:?}");
+    let requests = stage.endpoint.model_requests();
+    let turns = requests.iter().filter(|it| it.turn().is_some());
+    let texts: Vec<_> = turns.map(|it| persona::injected_text(it, None)).collect();
+    assert_eq!(texts.len(), 2);
+    for (text, said) in texts.iter().zip(["said: hello", "said: hello again"]) {
+        assert!(text.trim_end().ends_with(said), "{text}");
+    }
+}
+matrix!(client_is_not_told_what_it_opted_out_of: versions);
+
+async fn interrupted_turn_ends_its_request_and_the_thread_goes_on(case: Case) {
+    let stage = Stage::set(case).await;
+    persona::write(&stage);
+    let mut client = stage.relay().start().await;
+    let thread = client.thread("thread/start", json!({})).await;
+    let from = client.inbox.len();
+    let input = json!([{"type": "text", "text": "[hold]"}]);
+    let turn = client
+        .ok("turn/start", json!({"threadId": thread, "input": input}))
+        .await;
+    let turn = turn["turn"]["id"].clone();
+    story::seen(&stage, "turn").await;
+    let requests = stage.endpoint.model_requests();
+    let held = requests
+        .iter()
+        .find(|it| it.turn().is_some())
+        .unwrap()
+        .connection;
+    client
+        .ok(
+            "turn/interrupt",
+            json!({"threadId": thread, "turnId": turn}),
+        )
+        .await;
+    let is_it = |params: &Value| params["turn"]["id"] == turn;
+    let ended = client.notification(from, "turn/completed", is_it).await;
+    assert_eq!(ended["turn"]["status"], "interrupted", "{ended}");
+    let is_over = |journal: &Journal| {
+        let mut ended = journal.ended.iter();
+        ended.any(|it| it.connection == held).then_some(())
+    };
+    stage.endpoint.wait_for(PATIENCE, is_over).await.unwrap();
+    let turn = client.turn(&thread, "hello").await;
+    assert_eq!(turn["status"], "completed", "{turn}");
+    assert!(client.close().await.success());
+    let requests = stage.endpoint.model_requests();
+    persona::injected_text(requests.last().unwrap(), None);
+}
+matrix!(interrupted_turn_ends_its_request_and_the_thread_goes_on: transports);
+
+/// Says half a word, waits, and says the rest.
+struct Halting(Signal);
+
+impl Script for Halting {
+    fn reply(&self, request: &Recorded) -> Reply {
+        let id = format!("resp-{}", request.number);
+        if request.turn().is_none() {
+            return Reply::events(events::answer(&id, []));
+        }
+        let item = events::message("msg-1", "half and half");
+        let empty = events::message("msg-1", "");
+        let delta = json!({
+            "type": "response.output_text.delta",
+            "item_id": "msg-1",
+            "output_index": 0,
+            "content_index": 0,
+            "delta": "half",
+        });
+        let added = json!({"type": "response.output_item.added", "output_index": 0, "item": empty});
+        let rest = [events::item_done(&item), events::completed(&id)];
+        Reply::events([events::created(&id), added, delta])
+            .then([Step::Await(self.0.clone())])
+            .then(rest.map(Step::Event))
+    }
+}
+
+async fn answer_streams_as_it_comes(case: Case) {
+    let goes_on = Signal::new();
+    let script = Halting(goes_on.clone());
+    let stage = Stage::with(case, script).await;
+    persona::write(&stage);
+    let mut client = stage.relay().start().await;
+    let thread = client.thread("thread/start", json!({})).await;
+    let from = client.inbox.len();
+    let input = json!([{"type": "text", "text": "hello"}]);
+    client
+        .ok("turn/start", json!({"threadId": thread, "input": input}))
+        .await;
+    let is_half = |params: &Value| params["delta"] == "half";
+    client
+        .notification(from, "item/agentMessage/delta", is_half)
+        .await;
+    goes_on.give();
+    let any = |_: &Value| true;
+    let ended = client.notification(from, "turn/completed", any).await;
+    assert_eq!(ended["turn"]["status"], "completed", "{ended}");
+    assert!(client.close().await.success());
+}
+matrix!(answer_streams_as_it_comes: transports);
+
+/// Gives each answer a header that codex has to send back within the turn.
+struct Stateful(Model);
+
+impl Script for Stateful {
+    fn reply(&self, request: &Recorded) -> Reply {
+        self.0.reply(request).header("x-codex-turn-state", "sticky")
+    }
+}
+
+async fn header_of_an_answer_reaches_codex(case: Case) {
+    let stage = Stage::with(case, OverHttp(Stateful(Model::default()))).await;
+    let mut client = stage.relay().start().await;
+    let thread = client.thread("thread/start", json!({})).await;
+    client.turn(&thread, "[commands 1]").await;
+    assert!(client.close().await.success());
+    let requests = stage.endpoint.model_requests();
+    let states = requests
+        .iter()
+        .map(|it| it.head.header("x-codex-turn-state"));
+    assert_eq!(states.collect::<Vec<_>>(), [None, Some(&b"sticky"[..])]);
+}
+matrix!(header_of_an_answer_reaches_codex: http);

@@ -18,7 +18,7 @@ pub(crate) struct Launch<'a> {
     is_routed: bool,
     codex: PathBuf,
     options: Vec<OsString>,
-    is_experimental: bool,
+    capabilities: Value,
 }
 
 impl Stage {
@@ -30,7 +30,7 @@ impl Stage {
             is_routed: true,
             codex: self.codex.native.clone(),
             options: Vec::new(),
-            is_experimental: true,
+            capabilities: json!({"experimentalApi": true}),
         }
     }
 
@@ -87,22 +87,24 @@ impl Launch<'_> {
         self
     }
 
+    /// Asks not to be told of these.
+    pub(crate) fn opting_out(mut self, notifications: &[&str]) -> Self {
+        self.capabilities["optOutNotificationMethods"] = json!(notifications);
+        self
+    }
+
     /// Leaves `experimentalApi` out.
     pub(crate) fn stable_api(mut self) -> Self {
-        self.is_experimental = false;
+        self.capabilities = json!({});
         self
     }
 
     /// Starts it, shakes hands and logs in.
     pub(crate) async fn start(self) -> Client {
         let mut client = self.spawn();
-        let mut capabilities = json!({});
-        if self.is_experimental {
-            capabilities["experimentalApi"] = json!(true);
-        }
         let introduction = json!({
             "clientInfo": {"name": "codex-relay-suite", "version": "1"},
-            "capabilities": capabilities,
+            "capabilities": self.capabilities.clone(),
         });
         client.ok("initialize", introduction).await;
         client.send(&json!({"method": "initialized"})).await;
@@ -126,6 +128,8 @@ impl Launch<'_> {
         command.env("PATH", env!("PATH"));
         command.env("HOME", &self.stage.home);
         command.env("CODEX_HOME", &self.stage.codex_home);
+        // Whatever goes astray ends at a closed door, not at the real service.
+        command.env("HTTPS_PROXY", "http://127.0.0.1:1");
         command.current_dir(self.stage.project.path());
         let mut client = Client::spawn(command);
         if self.is_plain && self.is_routed {
