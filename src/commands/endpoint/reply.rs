@@ -61,6 +61,8 @@ impl<S: Script> Script for OverHttp<S> {
 pub enum Upgrade {
     /// 101, with these headers besides the handshake's own.
     Accept(Vec<(String, String)>),
+    /// A plain 101 once the signal has been given.
+    AcceptAfter(Signal),
     /// This instead of a WebSocket.
     Refuse(Reply),
 }

@@ -149,15 +149,18 @@ async fn exchange(
         let seen = desk
             .scribe
             .write(connection, Kind::Upgrade, head.clone(), Bytes::new());
-        return match desk.script.upgrade(&*seen.ok_or(Dropped)?) {
-            Upgrade::Refuse(reply) => answer(reply).await,
-            Upgrade::Accept(headers) => {
-                let upgrade = hyper::upgrade::on(&mut request);
-                let switch = switch(&head, headers).ok_or(Dropped)?;
-                *pending.lock().unwrap_or_else(PoisonError::into_inner) = Some((upgrade, head));
-                Ok(switch)
+        let headers = match desk.script.upgrade(&*seen.ok_or(Dropped)?) {
+            Upgrade::Refuse(reply) => return answer(reply).await,
+            Upgrade::Accept(headers) => headers,
+            Upgrade::AcceptAfter(signal) => {
+                signal.given().await;
+                Vec::new()
             }
         };
+        let upgrade = hyper::upgrade::on(&mut request);
+        let switch = switch(&head, headers).ok_or(Dropped)?;
+        *pending.lock().unwrap_or_else(PoisonError::into_inner) = Some((upgrade, head));
+        return Ok(switch);
     }
     let body = read(request.into_body()).await?;
     let seen = desk.scribe.write(connection, Kind::Http, head, body);

@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use codex_relay::commands::endpoint::{Reply, Script, Upgrade};
+use codex_relay::commands::endpoint::{Reply, Script, Signal, Upgrade};
 use codex_relay::commands::witness::{Pair, Pairing, Recorded};
 use serde_json::json;
 
@@ -59,6 +59,38 @@ async fn parent_is_injected_in_every_step(case: Case) {
     }
 }
 matrix!(parent_is_injected_in_every_step: all);
+
+/// Lets a WebSocket be opened once the signal has been given.
+struct OpensLate(Model, Signal);
+
+impl Script for OpensLate {
+    fn reply(&self, request: &Recorded) -> Reply {
+        self.0.reply(request)
+    }
+
+    fn upgrade(&self, _request: &Recorded) -> Upgrade {
+        Upgrade::AcceptAfter(self.1.clone())
+    }
+}
+
+async fn prewarm_of_a_known_thread_is_injected(case: Case) {
+    let opens = Signal::new();
+    let stage = Stage::with(case, OpensLate(Model::default(), opens.clone())).await;
+    persona::write(&stage);
+    let mut client = stage.relay().tapped().start().await;
+    // Codex opens the connection while it answers: unless it is held up, the prewarm may be faster.
+    let thread = client.thread("thread/start", json!({})).await;
+    opens.give();
+    story::seen(&stage, "prewarm").await;
+    client.turn(&thread, "hello").await;
+    assert!(client.close().await.success());
+    let traffic = stage.traffic().await;
+    let prewarms = pairs_for(&traffic, "prewarm");
+    assert_eq!(prewarms.len(), 1);
+    let turns = pairs_for(&traffic, "turn");
+    assert_eq!(assert_injected(prewarms[0]), assert_injected(turns[0]));
+}
+matrix!(prewarm_of_a_known_thread_is_injected: versions);
 
 async fn persona_comes_behind_instructions_of_the_models_own(case: Case) {
     let stage = Stage::set(case).await;
