@@ -91,12 +91,8 @@ async fn odd_json_changes_in_its_instructions_alone(case: Case) {
     let model = Model::default();
     let stage = Stage::with(case, model.clone()).await;
     persona::write(&stage);
-    let mut client = stage.relay().spied().start().await;
-    let thread = client.thread("thread/start", json!({})).await;
-    let input = json!([{"type": "text", "text": "[hold]"}]);
-    client
-        .ok("turn/start", json!({"threadId": thread, "input": input}))
-        .await;
+    let (mut client, thread) = stage.relay().spied().with_thread().await;
+    client.start_turn(&thread, "[hold]").await;
     story::seen(&stage, "turn").await;
     let running = stage.endpoint.model_requests();
     let running = running.iter().find(|it| it.turn().is_some()).unwrap();

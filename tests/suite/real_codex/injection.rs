@@ -26,8 +26,7 @@ fn pairs_for<'a>(traffic: &'a Pairing, purpose: &str) -> Vec<&'a Pair> {
 async fn parent_is_injected_in_every_step(case: Case) {
     let stage = Stage::set(case).await;
     persona::write(&stage);
-    let mut client = stage.relay().tapped().start().await;
-    let thread = client.thread("thread/start", json!({})).await;
+    let (mut client, thread) = stage.relay().tapped().with_thread().await;
     let turn = client.turn(&thread, "[commands 2]").await;
     assert_eq!(turn["status"], "completed", "{turn}\n{}", client.stderr());
     client.turn(&thread, "one more").await;
@@ -109,8 +108,7 @@ matrix!(persona_comes_behind_instructions_of_the_models_own: all);
 async fn client_without_the_experimental_api_gets_the_persona_too(case: Case) {
     let stage = Stage::set(case).await;
     persona::write(&stage);
-    let mut client = stage.relay().stable_api().tapped().start().await;
-    let thread = client.thread("thread/start", json!({})).await;
+    let (mut client, thread) = stage.relay().stable_api().tapped().with_thread().await;
     let turn = client.turn(&thread, "[commands 1]").await;
     assert_eq!(turn["status"], "completed", "{turn}\n{}", client.stderr());
     assert!(client.close().await.success());
@@ -128,8 +126,7 @@ matrix!(client_without_the_experimental_api_gets_the_persona_too: transports);
 async fn edit_of_the_workspace_shows_in_the_next_turn(case: Case) {
     let stage = Stage::set(case).await;
     persona::write(&stage);
-    let mut client = stage.relay().start().await;
-    let thread = client.thread("thread/start", json!({})).await;
+    let (mut client, thread) = stage.relay().with_thread().await;
     client.turn(&thread, "hello").await;
     stage.write("SOUL.md", &format!("{MARKER} has burnt down."));
     client.turn(&thread, "hello again").await;
@@ -149,8 +146,7 @@ matrix!(edit_of_the_workspace_shows_in_the_next_turn: transports);
 async fn goal_that_codex_pursues_itself_gets_the_persona(case: Case) {
     let stage = Stage::set(case).await;
     persona::write(&stage);
-    let mut client = stage.relay().tapped().start().await;
-    let thread = client.thread("thread/start", json!({})).await;
+    let (mut client, thread) = stage.relay().tapped().with_thread().await;
     client.turn(&thread, "hello").await;
     let turn = story::pursue_goal(&mut client, &thread).await;
     assert_eq!(turn["status"], "completed", "{turn}");
@@ -168,19 +164,16 @@ async fn turn_that_is_started_into_a_running_one_keeps_its_persona(case: Case) {
     let model = Model::default();
     let stage = Stage::with(case, model.clone()).await;
     persona::write(&stage);
-    let mut client = stage.relay().tapped().start().await;
-    let thread = client.thread("thread/start", json!({})).await;
-    let input = |text: &str| json!({"threadId": thread, "input": [{"type": "text", "text": text}]});
+    let (mut client, thread) = stage.relay().tapped().with_thread().await;
     let from = client.inbox.len();
-    let first = client.ok("turn/start", input("[hold]")).await;
+    let first = client.start_turn(&thread, "[hold]").await;
     story::seen(&stage, "turn").await;
     stage.write("SOUL.md", &format!("{MARKER} has burnt down."));
-    let second = client.ok("turn/start", input("steer")).await;
-    assert_eq!(first["turn"]["id"], second["turn"]["id"]);
+    let second = client.start_turn(&thread, "steer").await;
+    assert_eq!(first["id"], second["id"]);
     model.held_may_end.give();
-    let of_thread = |params: &serde_json::Value| params["threadId"] == thread.as_str();
-    let ended = client.notification(from, "turn/completed", of_thread).await;
-    assert_eq!(ended["turn"]["status"], "completed", "{ended}");
+    let ended = client.turn_end(from, &thread).await;
+    assert_eq!(ended["status"], "completed", "{ended}");
     assert!(client.close().await.success());
     let requests = stage.endpoint.model_requests();
     let steps: Vec<_> = requests.iter().filter(|it| it.turn().is_some()).collect();
@@ -190,6 +183,51 @@ async fn turn_that_is_started_into_a_running_one_keeps_its_persona(case: Case) {
     }
 }
 matrix!(turn_that_is_started_into_a_running_one_keeps_its_persona: versions);
+
+async fn steered_turn_keeps_its_generation_beside_the_metadata_of_the_client(case: Case) {
+    let model = Model::default();
+    let stage = Stage::with(case, model.clone()).await;
+    persona::write(&stage);
+    let (mut client, thread) = stage.relay().tapped().with_thread().await;
+    let from = client.inbox.len();
+    let params = |text: &str, mine: &str| {
+        json!({
+            "threadId": thread,
+            "input": [{"type": "text", "text": text}],
+            "responsesapiClientMetadata": {"mine": mine},
+        })
+    };
+    let started = client.ok("turn/start", params("[hold]", "first")).await;
+    story::seen(&stage, "turn").await;
+    let mut steer = params("and this", "second");
+    steer["expectedTurnId"] = started["turn"]["id"].clone();
+    client.ok("turn/steer", steer).await;
+    model.held_may_end.give();
+    let ended = client.turn_end(from, &thread).await;
+    assert_eq!(ended["status"], "completed", "{ended}");
+    assert!(client.close().await.success());
+    let requests = stage.endpoint.model_requests();
+    let steps: Vec<_> = requests.iter().filter(|it| it.turn().is_some()).collect();
+    let said = |name: &str| {
+        let values = steps.iter().map(|it| it.metadata().unwrap()[name].clone());
+        values.collect::<Vec<_>>()
+    };
+    let mine = said("mine");
+    assert_eq!(
+        (&mine[0], &mine[mine.len() - 1]),
+        (&json!("first"), &json!("second"))
+    );
+    let generations = said("codex_relay_generation");
+    assert!(generations[0].is_string(), "{generations:?}");
+    assert!(
+        generations.iter().all(|it| *it == generations[0]),
+        "{generations:?}"
+    );
+    for step in steps {
+        injected_text(step, None);
+    }
+}
+matrix!(steered_turn_keeps_its_generation_beside_the_metadata_of_the_client: versions);
 
 /// Drops the connection of the first request of a turn, then plays along.
 struct DropsFirst(Model, Mutex<bool>);
@@ -212,8 +250,7 @@ async fn request_that_codex_repeats_is_injected_again(case: Case) {
     let script = DropsFirst(Model::default(), Mutex::new(false));
     let stage = Stage::with(case, script).await;
     persona::write(&stage);
-    let mut client = stage.relay().tapped().start().await;
-    let thread = client.thread("thread/start", json!({})).await;
+    let (mut client, thread) = stage.relay().tapped().with_thread().await;
     let turn = client.turn(&thread, "hello").await;
     assert_eq!(turn["status"], "completed", "{turn}");
     assert!(client.close().await.success());

@@ -10,6 +10,7 @@ mod passing;
 mod private_endpoint;
 mod programs;
 mod refused;
+mod routes;
 mod scripts;
 mod supervision;
 mod threads;

@@ -25,8 +25,7 @@ async fn oversize_request_ends_its_turn_in_one_request(case: Case) {
     let stage = Stage::set(case).await;
     stage.lift_context_windows();
     persona::write(&stage);
-    let mut client = stage.relay().tapped().start().await;
-    let thread = client.thread("thread/start", json!({})).await;
+    let (mut client, thread) = stage.relay().tapped().with_thread().await;
     overfill(&mut client, &thread).await;
     let from = client.inbox.len();
     let turn = client.turn(&thread, "hello").await;
@@ -74,8 +73,7 @@ async fn thread_goes_on_once_an_oversize_turn_is_reverted(case: Case) {
     let stage = Stage::set(case).await;
     stage.lift_context_windows();
     persona::write(&stage);
-    let mut client = stage.relay().start().await;
-    let thread = client.thread("thread/start", json!({})).await;
+    let (mut client, thread) = stage.relay().with_thread().await;
     let first = client.turn(&thread, "hello").await;
     overfill(&mut client, &thread).await;
     assert_eq!(

@@ -17,8 +17,7 @@ use crate::support::story;
 async fn heads_arrive_as_codex_sent_them(case: Case) {
     let stage = Stage::set(case).await;
     persona::write(&stage);
-    let mut client = stage.relay().tapped().start().await;
-    let thread = client.thread("thread/start", json!({})).await;
+    let (mut client, thread) = stage.relay().tapped().with_thread().await;
     client.turn(&thread, "hello").await;
     assert!(client.close().await.success());
     let sent = tap::sent(&stage.tapes()).await.unwrap();
@@ -48,8 +47,7 @@ matrix!(heads_arrive_as_codex_sent_them: all);
 
 async fn question_of_codex_and_its_answer_pass(case: Case) {
     let stage = Stage::set(case).await;
-    let mut client = stage.relay().start().await;
-    let thread = client.thread("thread/start", json!({})).await;
+    let (mut client, thread) = stage.relay().with_thread().await;
     let more = json!({"approvalPolicy": "on-request"});
     let turn = client.turn_with(&thread, "[approval]", more).await;
     assert_eq!(turn["status"], "completed", "{turn}");
@@ -66,8 +64,7 @@ matrix!(question_of_codex_and_its_answer_pass: versions);
 
 async fn workspace_without_a_persona_leaves_requests_alone(case: Case) {
     let stage = Stage::set(case).await;
-    let mut client = stage.relay().tapped().start().await;
-    let thread = client.thread("thread/start", json!({})).await;
+    let (mut client, thread) = stage.relay().tapped().with_thread().await;
     client.turn(&thread, "[commands 1]").await;
     assert!(client.close().await.success());
     let traffic = stage.traffic().await;
@@ -97,14 +94,12 @@ async fn client_is_not_told_what_it_opted_out_of(case: Case) {
         "item/started",
         "thread/tokenUsage/updated",
     ];
-    let mut client = stage.relay().opting_out(&unwanted).start().await;
-    let thread = client.thread("thread/start", json!({})).await;
-    let input = |text: &str| json!({"threadId": thread, "input": [{"type": "text", "text": text}]});
+    let (mut client, thread) = stage.relay().opting_out(&unwanted).with_thread().await;
     for text in ["hello", "hello again"] {
         // The relay itself needs to know when a turn is over: the second one has another text.
         stage.write("USER.md", &format!("They just said: {text}"));
         let from = client.inbox.len();
-        client.ok("turn/start", input(text)).await;
+        client.start_turn(&thread, text).await;
         let is_idle = |params: &Value| params["status"]["type"] == "idle";
         client
             .notification(from, "thread/status/changed", is_idle)
@@ -129,14 +124,9 @@ matrix!(client_is_not_told_what_it_opted_out_of: versions);
 async fn interrupted_turn_ends_its_request_and_the_thread_goes_on(case: Case) {
     let stage = Stage::set(case).await;
     persona::write(&stage);
-    let mut client = stage.relay().start().await;
-    let thread = client.thread("thread/start", json!({})).await;
+    let (mut client, thread) = stage.relay().with_thread().await;
     let from = client.inbox.len();
-    let input = json!([{"type": "text", "text": "[hold]"}]);
-    let turn = client
-        .ok("turn/start", json!({"threadId": thread, "input": input}))
-        .await;
-    let turn = turn["turn"]["id"].clone();
+    let turn = client.start_turn(&thread, "[hold]").await["id"].clone();
     story::seen(&stage, "turn").await;
     let requests = stage.endpoint.model_requests();
     let held = requests
@@ -150,9 +140,8 @@ async fn interrupted_turn_ends_its_request_and_the_thread_goes_on(case: Case) {
             json!({"threadId": thread, "turnId": turn}),
         )
         .await;
-    let is_it = |params: &Value| params["turn"]["id"] == turn;
-    let ended = client.notification(from, "turn/completed", is_it).await;
-    assert_eq!(ended["turn"]["status"], "interrupted", "{ended}");
+    let ended = client.turn_end(from, &thread).await;
+    assert_eq!(ended["status"], "interrupted", "{ended}");
     let is_over = |journal: &Journal| {
         let mut ended = journal.ended.iter();
         ended.any(|it| it.connection == held).then_some(())
@@ -197,21 +186,16 @@ async fn answer_streams_as_it_comes(case: Case) {
     let script = Halting(goes_on.clone());
     let stage = Stage::with(case, script).await;
     persona::write(&stage);
-    let mut client = stage.relay().start().await;
-    let thread = client.thread("thread/start", json!({})).await;
+    let (mut client, thread) = stage.relay().with_thread().await;
     let from = client.inbox.len();
-    let input = json!([{"type": "text", "text": "hello"}]);
-    client
-        .ok("turn/start", json!({"threadId": thread, "input": input}))
-        .await;
+    client.start_turn(&thread, "hello").await;
     let is_half = |params: &Value| params["delta"] == "half";
     client
         .notification(from, "item/agentMessage/delta", is_half)
         .await;
     goes_on.give();
-    let any = |_: &Value| true;
-    let ended = client.notification(from, "turn/completed", any).await;
-    assert_eq!(ended["turn"]["status"], "completed", "{ended}");
+    let ended = client.turn_end(from, &thread).await;
+    assert_eq!(ended["status"], "completed", "{ended}");
     assert!(client.close().await.success());
 }
 matrix!(answer_streams_as_it_comes: transports);
@@ -227,8 +211,7 @@ impl Script for Stateful {
 
 async fn header_of_an_answer_reaches_codex(case: Case) {
     let stage = Stage::with(case, OverHttp(Stateful(Model::default()))).await;
-    let mut client = stage.relay().start().await;
-    let thread = client.thread("thread/start", json!({})).await;
+    let (mut client, thread) = stage.relay().with_thread().await;
     client.turn(&thread, "[commands 1]").await;
     assert!(client.close().await.success());
     let requests = stage.endpoint.model_requests();

@@ -161,8 +161,7 @@ async fn secret_is_redacted_wherever_codex_prints_it(case: Case) {
     let stage = Stage::with(case, OverHttp(Fails)).await;
     persona::write(&stage);
     let launch = stage.relay().option("--log", "trace").spied();
-    let mut client = launch.start().await;
-    let thread = client.thread("thread/start", json!({})).await;
+    let (mut client, thread) = launch.with_thread().await;
     let turn = client.turn(&thread, "hello").await;
     assert_eq!(turn["status"], "failed");
     let route = stage.spied();

@@ -3,8 +3,6 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use serde_json::json;
-
 use crate::support::case::Case;
 use crate::support::persona::{self, injected_text};
 use crate::support::processes::{marked, none_marked};
@@ -54,8 +52,7 @@ async fn run_one_turn(
     launch: crate::support::launch::Launch<'_>,
 ) -> crate::support::client::Client {
     persona::write(stage);
-    let mut client = launch.start().await;
-    let thread = client.thread("thread/start", json!({})).await;
+    let (mut client, thread) = launch.with_thread().await;
     let turn = client.turn(&thread, "hello").await;
     assert_eq!(turn["status"], "completed", "{turn}\n{}", client.stderr());
     let requests = stage.endpoint.model_requests();

@@ -10,8 +10,7 @@ async fn context_over_its_limit_refuses_the_turn_and_not_the_thread(case: Case) 
     let stage = Stage::set(case).await;
     persona::write(&stage);
     let launch = stage.relay().option("--max-context-bytes", "2000");
-    let mut client = launch.start().await;
-    let thread = client.thread("thread/start", json!({})).await;
+    let (mut client, thread) = launch.with_thread().await;
     stage.write("USER.md", &"very long ".repeat(300));
     let from = client.inbox.len();
     let input = json!([{"type": "text", "text": "hello"}]);

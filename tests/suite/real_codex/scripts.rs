@@ -1,7 +1,6 @@
 //! A plain codex does what the scripts of the other tests expect of it, before the relay is looked at.
 
 use codex_relay::commands::witness::Pair;
-use serde_json::json;
 
 use crate::support::case::Case;
 use crate::support::codex::Version;
@@ -17,8 +16,7 @@ fn purposes(stage: &Stage) -> Vec<String> {
 
 async fn plain_codex_plays_the_scripts(case: Case) {
     let stage = Stage::set(case).await;
-    let mut client = stage.plain().tapped().start().await;
-    let thread = client.thread("thread/start", json!({})).await;
+    let (mut client, thread) = stage.plain().tapped().with_thread().await;
     let turn = client.turn(&thread, "[commands 2]").await;
     assert_eq!(turn["status"], "completed");
     assert_eq!(purposes(&stage), ["turn"; 3]);

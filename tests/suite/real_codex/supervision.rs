@@ -14,12 +14,8 @@ use crate::support::story;
 
 /// A session in the middle of a turn, and its codex.
 async fn amid_a_turn(stage: &Stage) -> (Client, Process) {
-    let mut client = stage.relay().start().await;
-    let thread = client.thread("thread/start", json!({})).await;
-    let input = json!([{"type": "text", "text": "[hold]"}]);
-    client
-        .ok("turn/start", json!({"threadId": thread, "input": input}))
-        .await;
+    let (mut client, thread) = stage.relay().with_thread().await;
+    client.start_turn(&thread, "[hold]").await;
     story::seen(stage, "turn").await;
     let codex = codex_of(stage, &client).await;
     (client, codex)
@@ -70,13 +66,9 @@ matrix!(death_of_codex_is_told_and_its_signal_is_the_exit_code: versions);
 
 async fn kill_of_the_relay_ends_codex_and_its_commands(case: Case) {
     let stage = Stage::set(case).await;
-    let mut client = stage.relay().start().await;
-    let thread = client.thread("thread/start", json!({})).await;
+    let (mut client, thread) = stage.relay().with_thread().await;
     let from = client.inbox.len();
-    let input = json!([{"type": "text", "text": "[wait]"}]);
-    client
-        .ok("turn/start", json!({"threadId": thread, "input": input}))
-        .await;
+    client.start_turn(&thread, "[wait]").await;
     let is_command = |params: &Value| params["item"]["type"] == "commandExecution";
     client.notification(from, "item/started", is_command).await;
     let command = eventually_one(&client.mark, |it| it.command.starts_with("sleep ")).await;

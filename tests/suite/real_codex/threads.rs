@@ -17,8 +17,7 @@ use crate::support::story;
 async fn fork_stays_on_the_route(case: Case) {
     let stage = Stage::set(case).await;
     persona::write(&stage);
-    let mut client = stage.relay().start().await;
-    let thread = client.thread("thread/start", json!({})).await;
+    let (mut client, thread) = stage.relay().with_thread().await;
     client.turn(&thread, "hello").await;
     let fork = json!({"threadId": thread, "excludeTurns": true});
     let fork = client.thread("thread/fork", fork).await;
@@ -35,8 +34,7 @@ matrix!(fork_stays_on_the_route: all);
 async fn thread_that_another_relay_resumes_stays_on_the_route(case: Case) {
     let stage = Stage::set(case).await;
     persona::write(&stage);
-    let mut client = stage.relay().start().await;
-    let thread = client.thread("thread/start", json!({})).await;
+    let (mut client, thread) = stage.relay().with_thread().await;
     client.turn(&thread, "hello").await;
     assert!(client.close().await.success());
     let mut client = stage.relay().start().await;
@@ -146,8 +144,7 @@ fn names(stage: &Stage) -> BTreeSet<String> {
 async fn plain_codex_goes_on_afterwards_where_its_own_config_says(case: Case) {
     let stage = Stage::set(case).await;
     persona::write(&stage);
-    let mut client = stage.relay().start().await;
-    let thread = client.thread("thread/start", json!({})).await;
+    let (mut client, thread) = stage.relay().with_thread().await;
     client.turn(&thread, "hello").await;
     assert!(client.close().await.success());
     let seen = stage.endpoint.journal().requests.len();

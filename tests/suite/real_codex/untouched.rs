@@ -1,7 +1,6 @@
 //! Nobody but the parent sees the persona: what others send arrives byte for byte.
 
 use codex_relay::commands::witness::{Pair, Pairing};
-use serde_json::json;
 
 use crate::support::case::Case;
 use crate::support::client::Client;
@@ -13,8 +12,7 @@ use crate::support::story;
 async fn begin(case: Case) -> (Stage, Client, String) {
     let stage = Stage::set(case).await;
     persona::write(&stage);
-    let mut client = stage.relay().tapped().start().await;
-    let thread = client.thread("thread/start", json!({})).await;
+    let (mut client, thread) = stage.relay().tapped().with_thread().await;
     client.turn(&thread, "hello").await;
     (stage, client, thread)
 }

@@ -124,6 +124,20 @@ impl Client {
         result["thread"]["id"].as_str().unwrap().to_owned()
     }
 
+    /// Starts a turn and gives it as it was answered.
+    pub(crate) async fn start_turn(&mut self, thread: &str, text: &str) -> Value {
+        let input = json!([{"type": "text", "text": text}]);
+        let params = json!({"threadId": thread, "input": input});
+        self.ok("turn/start", params).await["turn"].clone()
+    }
+
+    /// Waits for the end of a thread's turn, the first `from` lines left out, and gives it.
+    pub(crate) async fn turn_end(&self, from: usize, thread: &str) -> Value {
+        let of_thread = |params: &Value| params["threadId"] == thread;
+        let ended = self.notification(from, "turn/completed", of_thread).await;
+        ended["turn"].clone()
+    }
+
     /// Runs a turn to its end and gives it.
     pub(crate) async fn turn(&mut self, thread: &str, text: &str) -> Value {
         self.turn_with(thread, text, json!({})).await
@@ -143,11 +157,9 @@ impl Client {
     /// Calls a method that starts a turn, and waits for the end of that thread's turn.
     pub(crate) async fn turn_of(&mut self, method: &str, params: Value) -> Value {
         let from = self.inbox.len();
-        let thread = params["threadId"].clone();
+        let thread = params["threadId"].as_str().unwrap().to_owned();
         self.ok(method, params).await;
-        let of_thread = |params: &Value| params["threadId"] == thread;
-        let ended = self.notification(from, "turn/completed", of_thread).await;
-        ended["turn"].clone()
+        self.turn_end(from, &thread).await
     }
 
     /// Closes the other side's stdin.

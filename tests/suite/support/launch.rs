@@ -16,9 +16,11 @@ pub(crate) struct Launch<'a> {
     stage: &'a Stage,
     is_plain: bool,
     is_routed: bool,
+    is_tapped: bool,
     codex: PathBuf,
     options: Vec<OsString>,
     capabilities: Value,
+    environment: Vec<(&'static str, OsString)>,
 }
 
 impl Stage {
@@ -28,9 +30,11 @@ impl Stage {
             stage: self,
             is_plain: false,
             is_routed: true,
+            is_tapped: false,
             codex: self.codex.native.clone(),
             options: Vec::new(),
             capabilities: json!({"experimentalApi": true}),
+            environment: Vec::new(),
         }
     }
 
@@ -50,15 +54,9 @@ impl Launch<'_> {
         self
     }
 
-    /// Puts a tap behind codex: what it sends is in [`Stage::sent`].
+    /// Puts a tap behind codex, once in a test: what it sends is in [`Stage::traffic`].
     pub(crate) fn tapped(mut self) -> Self {
-        let relay = env!("CARGO_BIN_EXE_codex-relay");
-        let (codex, tapes) = (self.codex.display(), self.stage.tapes());
-        let tapes = tapes.display();
-        self.codex = self.stage.program(
-            "tapped",
-            &format!("exec '{relay}' tap --codex '{codex}' --record '{tapes}' -- \"$@\""),
-        );
+        self.is_tapped = true;
         self
     }
 
@@ -87,6 +85,12 @@ impl Launch<'_> {
         self
     }
 
+    /// Sets a variable of the environment.
+    pub(crate) fn env(mut self, name: &'static str, value: impl Into<OsString>) -> Self {
+        self.environment.push((name, value.into()));
+        self
+    }
+
     /// Asks not to be told of these.
     pub(crate) fn opting_out(mut self, notifications: &[&str]) -> Self {
         self.capabilities["optOutNotificationMethods"] = json!(notifications);
@@ -99,8 +103,18 @@ impl Launch<'_> {
         self
     }
 
+    /// Starts it and a thread.
+    pub(crate) async fn with_thread(self) -> (Client, String) {
+        let mut client = self.start().await;
+        let thread = client.thread("thread/start", json!({})).await;
+        (client, thread)
+    }
+
     /// Starts it, shakes hands and logs in.
-    pub(crate) async fn start(self) -> Client {
+    pub(crate) async fn start(mut self) -> Client {
+        if self.is_tapped {
+            self.codex = self.stage.tap(&self.codex).await;
+        }
         let mut client = self.spawn();
         let introduction = json!({
             "clientInfo": {"name": "codex-relay-suite", "version": "1"},
@@ -112,8 +126,7 @@ impl Launch<'_> {
         client
     }
 
-    /// Starts it and says nothing.
-    pub(crate) fn spawn(&self) -> Client {
+    fn spawn(&self) -> Client {
         let mut command = if self.is_plain {
             Command::new(&self.codex)
         } else {
@@ -130,6 +143,7 @@ impl Launch<'_> {
         command.env("CODEX_HOME", &self.stage.codex_home);
         // Whatever goes astray ends at a closed door, not at the real service.
         command.env("HTTPS_PROXY", "http://127.0.0.1:1");
+        command.envs(self.environment.iter().cloned());
         command.current_dir(self.stage.project.path());
         let mut client = Client::spawn(command);
         if self.is_plain && self.is_routed {

@@ -110,6 +110,16 @@ impl Stage {
         }
     }
 
+    /// Makes a program of `codex` with a tap behind it.
+    pub(crate) async fn tap(&self, codex: &Path) -> PathBuf {
+        let program = self.home.with_file_name("tapped");
+        let relay = Path::new(env!("CARGO_BIN_EXE_codex-relay"));
+        tap::write_wrapper(&program, relay, codex, &self.tapes())
+            .await
+            .unwrap();
+        program
+    }
+
     /// Where a tap writes.
     pub(crate) fn tapes(&self) -> PathBuf {
         self.home.with_file_name("tapes")
