@@ -15,3 +15,4 @@ mod scripts;
 mod supervision;
 mod threads;
 mod untouched;
+mod upgrades;
