@@ -16,7 +16,7 @@ use crate::commands::demo::{self, DemoConfig};
 use crate::commands::tap::{self, TapConfig};
 use crate::commands::witness;
 use crate::config::args::{Args, Command, Options, Transport};
-use crate::config::env::Environment;
+use crate::config::env::{self, Environment, Strings};
 use crate::config::settings::Settings;
 use crate::config::standin::{self, StandIn};
 use crate::telemetry;
@@ -95,33 +95,42 @@ fn relay(settings: Settings, codex_args: Vec<OsString>) -> u8 {
 
 /// Behaves as codex: relays its app-server, hands everything else to the real one.
 fn stand_in(args: Vec<OsString>) -> u8 {
-    let Some(settings) = settings(Options::default()) else {
-        return USAGE;
-    };
     if standin::judge(&args) == StandIn::Relay {
-        return relay(settings, args);
+        return match settings(Options::default()) {
+            Some(settings) => relay(settings, args),
+            None => USAGE,
+        };
     }
-    let this = this_program();
-    let found = find(
-        settings.codex.as_deref(),
-        settings.path.as_deref(),
-        this.as_deref(),
-    );
-    match found {
+    // No other setting matters here, so a mistake in one of them doesn't either.
+    let named = Environment.find(env::CODEX).map(PathBuf::from);
+    let path = Environment.find("PATH");
+    let found = find(named.as_deref(), path.as_deref(), this_program().as_deref());
+    let found = match found {
         Err(error) => {
             say(&format!("codex-relay: {error}"));
-            ExitReason::CodexMissing.code()
+            return ExitReason::CodexMissing.code();
         }
-        Ok(found) => {
-            let mut command = std::process::Command::new(&found.program);
-            let error = command.args(args).envs(found.variables).exec();
-            say(&format!(
-                "codex-relay: {}: {error}",
-                found.program.display()
-            ));
-            ExitReason::CodexMissing.code()
-        }
+        Ok(found) => found,
+    };
+    // Two relays under the name codex would hand over to each other for ever.
+    let own_pid = std::process::id().to_string();
+    if Environment
+        .find(env::HANDED_OVER)
+        .is_some_and(|pid| pid == *own_pid)
+    {
+        say(
+            "codex-relay: every codex on PATH is a codex-relay; name the real one in CODEX_RELAY_CODEX",
+        );
+        return ExitReason::CodexMissing.code();
     }
+    let mut command = std::process::Command::new(&found.program);
+    command.args(args).envs(found.variables);
+    let error = command.env(env::HANDED_OVER, own_pid).exec();
+    say(&format!(
+        "codex-relay: {}: {error}",
+        found.program.display()
+    ));
+    ExitReason::CodexMissing.code()
 }
 
 fn demo(settings: Settings, transport: Transport) -> u8 {

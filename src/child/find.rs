@@ -23,12 +23,18 @@ pub enum FindError {
         "no codex on PATH; install it (npm install -g @openai/codex) or name it with --codex PATH"
     )]
     NotOnPath,
+    /// The name that was given isn't on PATH.
+    #[error("--codex {0:?}: no such program on PATH; give the path of the codex executable")]
+    NameNotOnPath(PathBuf),
+    /// What was named is the relay.
+    #[error("--codex {0:?} is codex-relay itself; name the real codex")]
+    ThisProgram(PathBuf),
     /// What was named can't be run.
     #[error("--codex {0:?} is not an executable file")]
     NotExecutable(PathBuf),
 }
 
-/// Finds codex: what was named, else the first `codex` on `path` that isn't this program.
+/// Finds codex: what was named, else the first `codex` on `path`; never this program.
 ///
 /// An npm shim is resolved to the native binary behind it: the shim costs a node process, which
 /// codex would outlive.
@@ -37,19 +43,28 @@ pub fn find(
     path: Option<&OsStr>,
     this_program: Option<&Path>,
 ) -> Result<Found, FindError> {
-    if let Some(named) = named {
+    // A bare name is looked for on PATH, as a shell does.
+    let bare = named.filter(|named| named.components().count() == 1 && named.is_relative());
+    let this = this_program.and_then(|this| this.canonicalize().ok());
+    if let (Some(named), None) = (named, bare) {
+        if this.is_some() && named.canonicalize().ok() == this {
+            return Err(FindError::ThisProgram(named.to_path_buf()));
+        }
         if !is_executable(named) {
             return Err(FindError::NotExecutable(named.to_path_buf()));
         }
         return Ok(resolve(named));
     }
-    let this = this_program.and_then(|this| this.canonicalize().ok());
+    let name = bare.unwrap_or_else(|| Path::new("codex"));
     std::env::split_paths(path.unwrap_or_default())
-        .map(|folder| folder.join("codex"))
+        .map(|folder| folder.join(name))
         .filter(|candidate| is_executable(candidate))
         .find(|candidate| this.is_none() || candidate.canonicalize().ok() != this)
         .map(|candidate| resolve(&candidate))
-        .ok_or(FindError::NotOnPath)
+        .ok_or_else(|| match bare {
+            Some(name) => FindError::NameNotOnPath(name.to_path_buf()),
+            None => FindError::NotOnPath,
+        })
 }
 
 fn is_executable(file: &Path) -> bool {
@@ -144,6 +159,13 @@ mod tests {
         assert_eq!(find(None, Some(&path), Some(&this)).unwrap().program, real);
         assert_eq!(find(None, None, Some(&this)), Err(FindError::NotOnPath));
         assert!(find(Some(&root.path().join("b/codex")), None, None).is_err());
+        assert_eq!(
+            find(Some(&link), None, Some(&this)),
+            Err(FindError::ThisProgram(link))
+        );
+        let bare = find(Some(Path::new("codex")), Some(&path), Some(&this));
+        assert_eq!(bare.unwrap().program, real);
+        assert!(find(Some(Path::new("other")), Some(&path), Some(&this)).is_err());
     }
 
     #[test]

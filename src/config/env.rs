@@ -26,6 +26,8 @@ impl Strings for Environment {
     }
 }
 
+/// The process that a stand-in handed over to the next codex, so that it notices one of its own.
+pub const HANDED_OVER: &str = "CODEX_RELAY_HANDED_OVER";
 /// `--config`.
 pub const CONFIG: &str = "CODEX_RELAY_CONFIG";
 /// `--codex`.

@@ -215,9 +215,9 @@ async fn many_large_messages_wait_for_their_turn_in_bounded_memory() {
     for _ in 0..64 {
         sockets.push(mirror.socket("", "").await);
     }
-    // Twelve senders, six of each kind, at an upstream that doesn't read yet.
+    // Eight senders, four of each kind, at an upstream that doesn't read yet: 240 MB.
     let mut senders = JoinSet::new();
-    for _ in 0..6 {
+    for _ in 0..4 {
         let mut codex = mirror.dial().await;
         let post = mirror.post("", body.as_bytes());
         senders.spawn(async move {
@@ -226,7 +226,7 @@ async fn many_large_messages_wait_for_their_turn_in_bounded_memory() {
         });
     }
     let mut receivers = Vec::new();
-    for (mut codex, upstream, _) in sockets.drain(..6) {
+    for (mut codex, upstream, _) in sockets.drain(..4) {
         let message = message.clone();
         senders.spawn(async move {
             codex.write(&message).await;
@@ -247,7 +247,7 @@ async fn many_large_messages_wait_for_their_turn_in_bounded_memory() {
             upstream.write(&unmasked(0x81, b"done")).await;
         });
     }
-    for _ in 0..6 {
+    for _ in 0..4 {
         let mut upstream = mirror.accept().await;
         let expected = body.clone();
         readers.spawn(async move {

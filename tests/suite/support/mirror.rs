@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
+use codex_relay::wire::frames::apply_mask;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -217,9 +218,7 @@ impl Peer {
             self.exactly(4).await
         };
         let mut payload = self.exactly(usize::try_from(length).unwrap()).await;
-        for (at, byte) in payload.iter_mut().enumerate() {
-            *byte ^= key[at % 4];
-        }
+        apply_mask(&mut payload, key.try_into().unwrap(), 0);
         (head[0], payload)
     }
 
@@ -253,12 +252,9 @@ pub(crate) fn masked(first: u8, payload: &[u8]) -> Vec<u8> {
         }
     }
     frame.extend_from_slice(&key);
-    frame.extend(
-        payload
-            .iter()
-            .enumerate()
-            .map(|(at, byte)| byte ^ key[at % 4]),
-    );
+    let start = frame.len();
+    frame.extend_from_slice(payload);
+    apply_mask(&mut frame[start..], key, 0);
     frame
 }
 
