@@ -13,10 +13,13 @@ use crate::base::chain::Chain;
 use crate::base::exit::{ExitReason, SOFTWARE, USAGE};
 use crate::child::find::find;
 use crate::commands::demo::{self, DemoConfig};
+use crate::commands::init;
+use crate::commands::render::{self, RenderConfig};
 use crate::commands::tap::{self, TapConfig};
 use crate::commands::witness;
 use crate::config::args::{Args, Command, Options, Transport};
 use crate::config::env::{self, Environment, Strings};
+use crate::config::feed::DEFAULT_WORKSPACE;
 use crate::config::settings::Settings;
 use crate::config::standin::{self, StandIn};
 use crate::telemetry;
@@ -37,10 +40,26 @@ pub fn main(argv: Vec<OsString>) -> u8 {
             return if asked_for { 0 } else { USAGE };
         }
     };
+    if let Command::Init { dir } = args.command {
+        return init(dir.or_else(|| args.options.workspace.map(PathBuf::from)));
+    }
     let Some(settings) = settings(args.options) else {
         return USAGE;
     };
     match args.command {
+        // Needs no settings: the workspace that they name isn't there yet.
+        Command::Init { .. } => USAGE,
+        Command::Render {
+            json,
+            thread_tools,
+            kind,
+        } => render(&RenderConfig {
+            feed: settings.feed,
+            max_context_bytes: settings.max_context_bytes,
+            is_json: json,
+            thread_tools,
+            kind,
+        }),
         Command::AppServer { codex_args } => {
             let mut all = vec![OsString::from("app-server")];
             all.extend(codex_args);
@@ -131,6 +150,34 @@ fn stand_in(args: Vec<OsString>) -> u8 {
         found.program.display()
     ));
     ExitReason::CodexMissing.code()
+}
+
+fn render(config: &RenderConfig) -> u8 {
+    let (mut out, mut notes) = (std::io::stdout(), std::io::stderr());
+    match render::run(config, &mut out, &mut notes) {
+        Ok(render::Verdict::Fits) => 0,
+        Ok(render::Verdict::TooLarge) => USAGE,
+        Err(error) => {
+            say(&format!("codex-relay: {}", Chain(&error)));
+            USAGE
+        }
+    }
+}
+
+fn init(folder: Option<PathBuf>) -> u8 {
+    let standard = || Some(PathBuf::from(Environment.find("HOME")?).join(DEFAULT_WORKSPACE));
+    let Some(folder) = folder.or_else(standard) else {
+        say("codex-relay: init: HOME is not set; name the folder");
+        return USAGE;
+    };
+    let folder = std::path::absolute(&folder).unwrap_or(folder);
+    match init::run(&folder, &mut std::io::stdout()) {
+        Ok(()) => 0,
+        Err(error) => {
+            say(&format!("codex-relay: init: {}", Chain(&error)));
+            USAGE
+        }
+    }
 }
 
 fn demo(settings: Settings, transport: Transport) -> u8 {

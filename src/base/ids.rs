@@ -5,6 +5,8 @@ use std::fmt;
 
 use bytes::Bytes;
 
+use crate::base::limits::MAX_PROFILE_CHARS;
+
 /// The id of a native thread.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ThreadId(String);
@@ -20,6 +22,27 @@ pub struct Generation(String);
 /// A JSON-RPC id as its bytes stand on the wire: a number and the string of its digits differ.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RequestId(Bytes);
+
+/// The id of a person's profile: safe as the name of a folder.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ProfileId(String);
+
+impl ProfileId {
+    /// Takes a letter or digit followed by letters, digits, `_` and `-`, 128 characters at most.
+    pub fn new(text: &str) -> Option<Self> {
+        let first = text.bytes().next()?;
+        let is_safe = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+        let fits = first.is_ascii_alphanumeric()
+            && text.len() <= MAX_PROFILE_CHARS
+            && text.bytes().all(is_safe);
+        fits.then(|| Self(text.to_owned()))
+    }
+
+    /// The id as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
 
 macro_rules! text_id {
     ($name:ident) => {

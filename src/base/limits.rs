@@ -20,6 +20,32 @@ pub const USER_BUDGET_CHARS: usize = 4_000;
 /// All workspace files together, in Unicode scalar values.
 pub const TOTAL_BUDGET_CHARS: usize = 150_000;
 
+/// Skills that are listed.
+pub const MAX_SKILLS: usize = 150;
+
+/// The list of skills, in Unicode scalar values.
+pub const SKILLS_BUDGET_CHARS: usize = 18_000;
+
+/// Folders below `skills/` that are looked at. / A folder that was unpacked in the wrong place must
+/// not stop every turn.
+pub const MAX_SKILL_FOLDERS: usize = 4096;
+
+/// What is read of a SKILL.md: its front matter. / The body is read by the model when it needs it.
+pub const MAX_FRONT_MATTER_BYTES: usize = 64 * 1024;
+
+/// Files of the workspace that are remembered as they were read last.
+pub const MAX_CACHED_FILES: usize = 8192;
+
+/// Warnings about a workspace that are remembered, so that each is logged once.
+pub const MAX_TOLD_WARNINGS: usize = 1024;
+
+/// How old a file's last change must be before its size and times prove that it is unchanged. /
+/// Clocks of file systems tick in steps of up to two seconds (FAT).
+pub const FILE_CLOCK_STEP: Duration = Duration::from_secs(3);
+
+/// The id of a profile.
+pub const MAX_PROFILE_CHARS: usize = 128;
+
 /// Reading the workspace for one turn. / A dead network mount must end in words, not in silence.
 pub const CONTEXT_DEADLINE: Duration = Duration::from_secs(10);
 

@@ -2,5 +2,7 @@
 
 pub mod demo;
 pub mod endpoint;
+pub mod init;
+pub mod render;
 pub mod tap;
 pub mod witness;

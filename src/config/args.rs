@@ -3,7 +3,10 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Parser, Subcommand};
+
+use crate::context::turn_kind::TurnKind;
 
 /// A sidecar for `codex app-server`: gives the agent a persona in the model requests of the
 /// parent thread alone. Everything else passes byte for byte.
@@ -30,6 +33,12 @@ pub struct Options {
     /// The agent workspace [default: ~/.codex-relay/workspace if it exists, else none]
     #[arg(long, value_name = "DIR")]
     pub workspace: Option<OsString>,
+    /// The agent workspace whose memory the memory tools serve [default: the workspace]
+    #[arg(long, value_name = "DIR")]
+    pub memory_workspace: Option<OsString>,
+    /// Whose personal overlay, users/ID/USER.md, is added [default: nobody's]
+    #[arg(long, value_name = "ID")]
+    pub profile: Option<OsString>,
     /// Where the context comes from: workspace or none [default: workspace]
     #[arg(long, value_name = "SOURCE")]
     pub context: Option<OsString>,
@@ -73,6 +82,23 @@ pub enum Command {
         #[arg(long, value_enum, default_value_t = Transport::Ws)]
         transport: Transport,
     },
+    /// Print the context that a turn would get, byte for byte; its account goes to stderr
+    Render {
+        /// Print the context, its account and the reference blocks as one JSON object
+        #[arg(long)]
+        json: bool,
+        /// The tools that the thread has, by name, with commas between them
+        #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+        thread_tools: Vec<String>,
+        /// What the turn is for
+        #[arg(long, value_name = "KIND", default_value = "user", value_parser = turn_kind())]
+        kind: TurnKind,
+    },
+    /// Write a starter workspace; what is there already is never overwritten
+    Init {
+        /// Its folder [default: --workspace, else ~/.codex-relay/workspace]
+        dir: Option<PathBuf>,
+    },
     /// The demo's witness: stands where codex is expected and writes down what the real one sends
     #[command(hide = true)]
     Tap {
@@ -95,6 +121,11 @@ pub enum Transport {
     Http,
     /// WebSocket.
     Ws,
+}
+
+fn turn_kind() -> impl TypedValueParser<Value = TurnKind> {
+    PossibleValuesParser::new(TurnKind::ALL.map(|(word, _)| word))
+        .map(|word| TurnKind::from_word(&word).unwrap_or_default())
 }
 
 const EXIT_CODES: &str = "Every option can also be set in the environment (--max-context-bytes is CODEX_RELAY_MAX_CONTEXT_BYTES) and in the configuration file (max_context_bytes). The flag beats the environment, the environment beats the file.

@@ -34,6 +34,10 @@ pub const CONFIG: &str = "CODEX_RELAY_CONFIG";
 pub const CODEX: &str = "CODEX_RELAY_CODEX";
 /// `--workspace`.
 pub const WORKSPACE: &str = "CODEX_RELAY_WORKSPACE";
+/// `--memory-workspace`.
+pub const MEMORY_WORKSPACE: &str = "CODEX_RELAY_MEMORY_WORKSPACE";
+/// `--profile`.
+pub const PROFILE: &str = "CODEX_RELAY_PROFILE";
 /// `--context`.
 pub const CONTEXT: &str = "CODEX_RELAY_CONTEXT";
 /// `--upstream`.

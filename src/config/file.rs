@@ -61,6 +61,28 @@ impl File {
         value
     }
 
+    /// Takes the list of texts called `name` of the table called `table`.
+    pub fn take_list(
+        &mut self,
+        table: &str,
+        name: &str,
+    ) -> Option<Result<Vec<String>, &'static str>> {
+        let inner = self.left.get_mut(table)?.as_table_mut()?;
+        let value = inner.remove(name)?;
+        if inner.is_empty() {
+            self.left.remove(table);
+        }
+        let Value::Array(list) = value else {
+            return Some(Err(value.type_str()));
+        };
+        let text = |one: &Value| {
+            one.as_str()
+                .map(str::to_owned)
+                .ok_or_else(|| one.type_str())
+        };
+        Some(list.iter().map(text).collect())
+    }
+
     /// The names of what was not taken: nothing that the relay knows.
     pub fn unknown(&self) -> Vec<String> {
         let names = |(name, value): (&String, &Value)| match value.as_table() {

@@ -2,6 +2,7 @@
 
 pub mod args;
 pub mod env;
+pub mod feed;
 pub mod file;
 pub mod settings;
 pub mod standin;

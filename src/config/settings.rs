@@ -9,8 +9,8 @@ use tracing::level_filters::LevelFilter;
 use crate::base::limits::MAX_CONTEXT_BYTES;
 use crate::config::args::Options;
 use crate::config::env::{self, Strings};
+use crate::config::feed::FeedOptions;
 use crate::config::file::File;
-use crate::context::budget::Budgets;
 use crate::exchange::plan::OnUnrecognized;
 use crate::feed::source::Feed;
 use crate::telemetry::{self, Format};
@@ -89,7 +89,12 @@ impl Settings {
         reader.open_file(options.config);
         let settings = Self {
             codex: reader.codex(options.codex),
-            feed: reader.feed(options.workspace, options.context),
+            feed: reader.feed(FeedOptions {
+                workspace: options.workspace,
+                memory_workspace: options.memory_workspace,
+                profile: options.profile,
+                context: options.context,
+            }),
             destination: reader.destination(options.upstream),
             max_context_bytes: reader.max_context_bytes(options.max_context_bytes),
             on_unrecognized: reader.on_unrecognized(options.on_unrecognized),
@@ -107,16 +112,16 @@ impl Settings {
     }
 }
 
-struct Reader<'a> {
-    environment: &'a dyn Strings,
-    file: Option<File>,
+pub(super) struct Reader<'a> {
+    pub(super) environment: &'a dyn Strings,
+    pub(super) file: Option<File>,
     errors: Vec<ConfigError>,
 }
 
 /// A value and the place that it was given in.
-struct Given {
-    place: String,
-    value: OsString,
+pub(super) struct Given {
+    pub(super) place: String,
+    pub(super) value: OsString,
 }
 
 impl Reader<'_> {
@@ -148,7 +153,12 @@ impl Reader<'_> {
     }
 
     /// What was given for an option; its name in the file follows from its flag.
-    fn given(&mut self, typed: Option<OsString>, flag: &str, variable: &str) -> Option<Given> {
+    pub(super) fn given(
+        &mut self,
+        typed: Option<OsString>,
+        flag: &str,
+        variable: &str,
+    ) -> Option<Given> {
         let member = flag.trim_start_matches('-').replace('-', "_");
         // Taken in any case: an option that a flag beats is known all the same.
         let in_file = self.file.as_mut().and_then(|file| file.take(&member));
@@ -163,7 +173,11 @@ impl Reader<'_> {
         self.of_file(&member, in_file?)
     }
 
-    fn of_file(&mut self, member: &str, value: Result<OsString, &'static str>) -> Option<Given> {
+    pub(super) fn of_file(
+        &mut self,
+        member: &str,
+        value: Result<OsString, &'static str>,
+    ) -> Option<Given> {
         let place = self.file.as_ref()?.place(member);
         match value {
             Ok(value) => Some(Given { place, value }),
@@ -177,44 +191,17 @@ impl Reader<'_> {
         }
     }
 
-    fn fault(&mut self, place: impl Into<String>, fault: String) {
+    pub(super) fn fault(&mut self, place: impl Into<String>, fault: String) {
         let place = place.into();
         self.errors.push(ConfigError { place, fault });
     }
 
-    fn budgets(&mut self) -> Budgets {
-        let standard = Budgets::default();
-        Budgets {
-            file_chars: self.budget("file_chars", standard.file_chars),
-            user_chars: self.budget("user_chars", standard.user_chars),
-            total_chars: self.budget("total_chars", standard.total_chars),
-        }
-    }
-
-    fn budget(&mut self, name: &str, standard: usize) -> usize {
-        let value = self
-            .file
-            .as_mut()
-            .and_then(|file| file.take_from("budgets", name));
-        let member = format!("budgets.{name}");
-        let Some(given) = value.and_then(|value| self.of_file(&member, value)) else {
-            return standard;
-        };
-        match given.value.to_str().and_then(|text| text.parse().ok()) {
-            Some(chars) if chars > 0 => chars,
-            _ => {
-                let shown = shown(&given.value);
-                self.fault(
-                    given.place,
-                    format!("{shown} is not a number of characters, 1 or more"),
-                );
-                standard
-            }
-        }
-    }
-
     /// Chooses among words; anything else is told with the words that there are.
-    fn word<T: Copy + Default>(&mut self, given: Option<Given>, words: &[(&str, T)]) -> T {
+    pub(super) fn word<T: Copy + Default>(
+        &mut self,
+        given: Option<Given>,
+        words: &[(&str, T)],
+    ) -> T {
         let Some(Given { place, value }) = given else {
             return T::default();
         };
@@ -239,34 +226,6 @@ impl Reader<'_> {
             );
         }
         Some(value.into())
-    }
-
-    fn feed(&mut self, workspace: Option<OsString>, context: Option<OsString>) -> Feed {
-        let sources = [("workspace", true), ("none", false)];
-        let given = self.given(context, "--context", env::CONTEXT);
-        let is_wanted = given.is_none() || self.word(given, &sources);
-        let root = match self.given(workspace, "--workspace", env::WORKSPACE) {
-            Some(Given { place, value }) => {
-                let root = PathBuf::from(value);
-                if !root.is_dir() {
-                    self.fault(place, format!("{} is not a folder", root.display()));
-                }
-                Some(root)
-            }
-            None => self
-                .home()
-                .map(|home| home.join(DEFAULT_WORKSPACE))
-                .filter(|root| root.is_dir()),
-        };
-        let budgets = self.budgets();
-        match root.filter(|_| is_wanted) {
-            Some(root) => Feed::Workspace {
-                // A relative root must not follow a later change of folder.
-                root: std::path::absolute(&root).unwrap_or(root),
-                budgets,
-            },
-            None => Feed::Nobody,
-        }
     }
 
     fn destination(&mut self, typed: Option<OsString>) -> Destination {
@@ -344,7 +303,7 @@ impl Reader<'_> {
         }
     }
 
-    fn home(&self) -> Option<PathBuf> {
+    pub(super) fn home(&self) -> Option<PathBuf> {
         self.environment.find("HOME").map(PathBuf::from)
     }
 
@@ -367,12 +326,9 @@ impl Default for Level {
 }
 
 /// A value in quotes, as it can be shown.
-fn shown(value: &OsStr) -> String {
+pub(super) fn shown(value: &OsStr) -> String {
     format!("\"{}\"", value.display())
 }
-
-/// Below the home folder.
-const DEFAULT_WORKSPACE: &str = ".codex-relay/workspace";
 
 /// Below the home folder.
 const DEFAULT_CONFIG: &str = ".codex-relay/config.toml";

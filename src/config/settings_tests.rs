@@ -1,5 +1,7 @@
 use clap::Parser;
 
+use std::path::Path;
+
 use super::*;
 use crate::config::args::Args;
 
@@ -24,28 +26,33 @@ fn read(line: &[&str], environment: Vec<(&'static str, String)>) -> Result<Setti
     Settings::read(Args::parse_from(args).options, &Fixed(environment))
 }
 
+fn workspace(settings: &Settings) -> Option<&Path> {
+    match &settings.feed {
+        Feed::Nobody => None,
+        Feed::Local(local) => local.workspace.as_ref().map(|it| &*it.root),
+    }
+}
+
 #[test]
 fn defaults_hold_without_a_word() {
     let settings = read(&[], vec![]).unwrap();
     assert_eq!(settings.max_context_bytes, 262_144);
     assert_eq!(settings.destination, Destination::ByAccount);
     assert_eq!(settings.on_unrecognized, OnUnrecognized::Refuse);
-    assert!(matches!(settings.feed, Feed::Nobody));
+    assert!(workspace(&settings).is_none());
 }
 
 #[test]
 fn workspace_in_the_home_folder_is_the_default_where_it_exists() {
     let home = tempfile::tempdir().unwrap();
     let at_home = vec![("HOME", home.path().display().to_string())];
-    assert!(matches!(
-        read(&[], at_home.clone()).unwrap().feed,
-        Feed::Nobody
-    ));
-    std::fs::create_dir_all(home.path().join(".codex-relay/workspace")).unwrap();
-    assert!(matches!(
-        read(&[], at_home.clone()).unwrap().feed,
-        Feed::Workspace { .. }
-    ));
+    assert!(workspace(&read(&[], at_home.clone()).unwrap()).is_none());
+    let root = home.path().join(".codex-relay/workspace");
+    std::fs::create_dir_all(&root).unwrap();
+    assert_eq!(
+        workspace(&read(&[], at_home.clone()).unwrap()),
+        Some(&*root)
+    );
     let none = read(&["--context", "none"], at_home).unwrap();
     assert!(matches!(none.feed, Feed::Nobody));
 }

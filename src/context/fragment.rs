@@ -1,6 +1,8 @@
 //! The pieces that a context is made of.
 
-/// Which file of the workspace a fragment comes from, in the order in which they are shown.
+use std::sync::Arc;
+
+/// What a file of the workspace is for, in the order in which they are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// Who the agent is.
@@ -9,27 +11,42 @@ pub enum Kind {
     Identity,
     /// Whom it works for.
     User,
+    /// What one person of those it works for adds.
+    Overlay,
+    /// What it is to do first on a new thread.
+    Bootstrap,
+    /// What it has noted for later.
+    Memory,
 }
 
 impl Kind {
-    /// Every kind, in order.
-    pub const ALL: [Self; 3] = [Self::Soul, Self::Identity, Self::User];
+    /// The kinds that have one fixed place, in order.
+    pub const FIXED: [(Self, &'static str); 5] = [
+        (Self::Soul, "SOUL.md"),
+        (Self::Identity, "IDENTITY.md"),
+        (Self::User, "USER.md"),
+        (Self::Bootstrap, "BOOTSTRAP.md"),
+        (Self::Memory, MEMORY_FILE),
+    ];
 
-    /// The file's name below the workspace root.
-    pub fn file_name(self) -> &'static str {
-        match self {
-            Self::Soul => "SOUL.md",
-            Self::Identity => "IDENTITY.md",
-            Self::User => "USER.md",
-        }
+    /// Whether it belongs to the persona; the others are references.
+    pub fn is_persona(self) -> bool {
+        self < Self::Bootstrap
     }
 }
+
+/// The file of the agent's memory.
+pub const MEMORY_FILE: &str = "MEMORY.md";
 
 /// The content of one workspace file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fragment {
-    /// Which file it is.
+    /// What it is for.
     pub kind: Kind,
-    /// Its text, not yet cut.
-    pub text: String,
+    /// Its path below the workspace root.
+    pub path: String,
+    /// Its text as far as it was read, not yet cut.
+    pub text: Arc<str>,
+    /// How much more of it there is.
+    pub unread_bytes: usize,
 }

@@ -1,6 +1,13 @@
 //! Floor 1: what the model should see, as text with bounds.
 
+pub mod account;
 pub mod budget;
+pub mod compose;
+pub mod digest;
 pub mod fragment;
-pub mod render;
+pub mod front_matter;
+pub mod reference;
+pub mod skills;
 pub mod snapshot;
+pub mod turn_kind;
+pub mod wish;

@@ -165,6 +165,10 @@ pub fn error(denial: &Denial) -> Value {
             "message": "the agent workspace can't be read; see that the folder given by --workspace exists and is readable",
             "data": { "reason": Reason::ContextUnavailable.code() },
         }),
+        Denial::RelayMember { fault } => json!({
+            "code": INVALID_PARAMS,
+            "message": format!("codex-relay: {fault}"),
+        }),
     }
 }
 

@@ -1,30 +1,46 @@
 //! The context for a turn, read afresh within a deadline.
 
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
 
 use tokio::task::{JoinError, spawn_blocking};
 use tokio::time::{error::Elapsed, timeout};
 
-use crate::base::limits::CONTEXT_DEADLINE;
-use crate::context::budget::{Budgets, Cut, shape};
-use crate::context::render::render;
-use crate::context::snapshot::Snapshot;
-use crate::workspace::load::{LoadError, Loaded, load};
+use crate::base::ids::ProfileId;
+use crate::base::limits::{CONTEXT_DEADLINE, MAX_TOLD_WARNINGS};
+use crate::context::budget::Budgets;
+use crate::context::compose::{Prepared, compose};
+use crate::context::wish::Wish;
+use crate::workspace::load::{LoadError, Loaded, Workspace};
 
 /// Where contexts come from.
 #[derive(Clone, Debug)]
 pub enum Feed {
     /// Nobody supplies one: every request passes untouched.
     Nobody,
-    /// The files of an agent workspace.
-    Workspace {
-        /// Its folder.
-        root: PathBuf,
-        /// What shapes its files.
-        budgets: Budgets,
-    },
+    /// The user's own machine; clones share what they remember.
+    Local(Arc<Local>),
 }
+
+/// The files of an agent workspace, and what the configuration adds.
+#[derive(Debug, Default)]
+pub struct Local {
+    /// The workspace, if there is one.
+    pub workspace: Option<Workspace>,
+    /// Whose overlay a turn gets that names nobody.
+    pub profile: Option<ProfileId>,
+    /// What shapes the files.
+    pub budgets: Budgets,
+    /// What the model is told of its memory.
+    pub memory_guidance: String,
+    /// Warnings that were logged: each is logged once.
+    pub told: Told,
+}
+
+/// Warnings that somebody was told of.
+#[derive(Debug, Default)]
+pub struct Told(Mutex<BTreeSet<String>>);
 
 /// Why there is no context.
 #[derive(Debug, thiserror::Error)]
@@ -40,30 +56,80 @@ pub enum FeedError {
     Reader(#[from] JoinError),
 }
 
+/// A context, and what somebody may want to know of the workspace.
+#[derive(Debug)]
+pub struct Read {
+    /// The context.
+    pub prepared: Prepared,
+    /// What becomes of files that aren't loaded.
+    pub notes: Vec<String>,
+}
+
 impl Feed {
-    /// Reads the current context.
-    pub async fn snapshot(&self) -> Result<Arc<Snapshot>, FeedError> {
-        let Self::Workspace { root, budgets } = self else {
-            return Ok(Arc::new(Snapshot::new(String::new(), Vec::new())));
+    /// Reads the current context for a wish; what was lost is logged.
+    pub async fn prepare(&self, wish: &Wish) -> Result<Arc<Prepared>, FeedError> {
+        let Self::Local(local) = self else {
+            return Ok(Arc::new(Prepared::nothing()));
         };
-        let (root, budgets) = (root.clone(), *budgets);
-        let reading = spawn_blocking(move || load(&root));
-        let Loaded {
-            fragments,
-            left_out,
-        } = timeout(CONTEXT_DEADLINE, reading).await???;
-        for (file, error) in left_out {
-            tracing::warn!(file, "workspace file left out: it {error}");
+        let reading = spawn_blocking({
+            let (local, wish) = (Arc::clone(local), wish.clone());
+            move || local.read(&wish)
+        });
+        let prepared = timeout(CONTEXT_DEADLINE, reading).await???.prepared;
+        for warning in local.told.news(&prepared.warnings) {
+            tracing::warn!("agent workspace: {warning}");
         }
-        let (fragments, cuts) = shape(fragments, budgets);
-        for Cut { file, chars, kept } in cuts {
-            tracing::warn!(
-                file,
-                chars,
-                kept,
-                "workspace file is over its budget and was cut"
-            );
-        }
-        Ok(Arc::new(render(&fragments)))
+        Ok(Arc::new(prepared))
+    }
+}
+
+impl Local {
+    /// Reads the current context for a wish.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "how old a file is decides whether it must be read again"
+    )]
+    pub fn read(&self, wish: &Wish) -> Result<Read, LoadError> {
+        let now = SystemTime::now();
+        let profile = wish.profile.as_ref().or(self.profile.as_ref());
+        let loaded = match &self.workspace {
+            Some(workspace) => workspace.load(profile, now)?,
+            None => Loaded::default(),
+        };
+        let mut material = loaded.material;
+        material.memory_guidance.clone_from(&self.memory_guidance);
+        let mut prepared = compose(material, wish, self.budgets);
+        prepared.warnings.splice(..0, loaded.warnings);
+        Ok(Read {
+            prepared,
+            notes: loaded.notes,
+        })
+    }
+}
+
+impl Told {
+    /// The warnings that were not told yet; they are from now on.
+    fn news<'a>(&self, warnings: &'a [String]) -> Vec<&'a String> {
+        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_new = |warning: &&String| {
+            if told.len() >= MAX_TOLD_WARNINGS {
+                told.clear();
+            }
+            told.insert((*warning).clone())
+        };
+        warnings.iter().filter(is_new).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_warning_is_told_once() {
+        let told = Told::default();
+        let warnings = ["a", "b", "a"].map(str::to_owned);
+        assert_eq!(told.news(&warnings), ["a", "b"]);
+        assert!(told.news(&warnings).is_empty());
     }
 }

@@ -1,5 +1,7 @@
 //! One body or message, judged: the steps that HTTP and WebSocket share.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
 use crate::base::chain::Chain;
@@ -46,8 +48,11 @@ pub async fn judge(
         relay.session.with(|session| session.decide(request))
     });
     if let Plan::Prepare(request) = planned {
-        let snapshot = match relay.feed.snapshot().await {
-            Ok(snapshot) => Some(snapshot),
+        let wish = relay
+            .session
+            .with(|session| session.usual_wish(request.thread.as_str()));
+        let snapshot = match relay.feed.prepare(&wish).await {
+            Ok(prepared) => Some(Arc::clone(&prepared.snapshot)),
             Err(error) => {
                 tracing::warn!(
                     "no context for a turn that codex started: {}",

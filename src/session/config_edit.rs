@@ -1,4 +1,4 @@
-//! The private route, written into the params of a thread.
+//! The private route, generation and scratch, written into the params of a thread or turn.
 
 use std::ops::Range;
 
@@ -60,6 +60,23 @@ pub fn generation(
         }
         Some(_) | None => None,
     }
+}
+
+/// Plans the edit that adds `text` at the end of a turn's input.
+///
+/// `None` where the input isn't a list: codex answers for itself.
+pub fn last_input(line: &[u8], params: &Range<usize>, text: &str) -> Option<Edit> {
+    let input = member(line, params, &["input"])?;
+    let elements = scan::elements(line, input.start).ok()?;
+    let comma = if elements.is_empty() { "" } else { "," };
+    let text = literal::quote(text);
+    let item = [
+        comma.as_bytes(),
+        b"{\"type\":\"text\",\"text\":",
+        &text[..],
+        b"}",
+    ];
+    Some(Edit::insert(input.end - 1, item.concat()))
 }
 
 /// Inserts `pair` as the first member of the object at `range`.
@@ -147,6 +164,24 @@ mod tests {
         for params in ["{\"config\":7}", "[]", "null"] {
             assert_eq!(routed(params), None, "{params}");
         }
+    }
+
+    #[test]
+    fn text_is_added_behind_the_input() {
+        let add = |params: &str| {
+            let edit = last_input(params.as_bytes(), &(0..params.len()), "a\"b")?;
+            let line = apply(&Bytes::from(params.to_owned()), vec![edit]);
+            Some(String::from_utf8(line.to_vec()).unwrap())
+        };
+        let item = r#"{"type":"text","text":"a\"b"}"#;
+        for (before, after) in [
+            ("{\"input\":[]}", format!("{{\"input\":[{item}]}}")),
+            ("{\"input\":[ 1 ]}", format!("{{\"input\":[ 1 ,{item}]}}")),
+        ] {
+            assert_eq!(add(before), Some(after));
+        }
+        assert_eq!(add("{}"), None);
+        assert_eq!(add("{\"input\":7}"), None);
     }
 
     #[test]

@@ -4,18 +4,19 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use serde_json::json;
 
-use crate::base::ids::{Generation, RequestId, ThreadId};
-use crate::base::limits::{MAX_OPEN_REQUESTS, MAX_THREADS};
-use crate::context::snapshot::Snapshot;
-use crate::session::config_edit;
-use crate::session::eligibility::{self, Ineligible};
+use crate::base::ids::{Generation, RequestId};
+use crate::base::limits::MAX_OPEN_REQUESTS;
+use crate::context::compose::Prepared;
+use crate::context::wish::Wish;
 use crate::session::machine::{Client, Denial, Meaning, Session};
 use crate::session::methods::{self, ClientMethod};
 use crate::session::own::OwnId;
+use crate::session::relay_member::{self, RelayMember, Scope};
+use crate::session::threads::{OpenThread, Route};
+use crate::session::turns::{Delivering, StartTurn};
 use crate::wire::edit::Edit;
-use crate::wire::envelope::{Envelope, member, member_text, text};
+use crate::wire::envelope::{Envelope, member, text};
 use crate::wire::scan;
 
 /// What to do with a line of the client.
@@ -23,6 +24,13 @@ use crate::wire::scan;
 pub enum ClientVerdict {
     /// Codex must be asked first; then [`Session::on_own_answer`].
     Ask(Ask),
+    /// Another line stands for it from here on; then [`Session::on_bare_line`].
+    Bare {
+        /// The line without the relay's own member.
+        line: Bytes,
+        /// What the member says.
+        member: RelayMember,
+    },
     /// It goes on as it is.
     Pass,
     /// The context must be read first; then [`Session::on_context`].
@@ -45,61 +53,74 @@ pub struct Ask {
     pub question: Bytes,
     /// Which answer it waits for.
     pub id: OwnId,
-    then: Then,
+    pub(super) then: Then,
 }
 
 /// What the answer is for.
 #[derive(Debug, PartialEq, Eq)]
-enum Then {
+pub(super) enum Then {
     /// The thread is routed, unless the user's configuration sends it elsewhere.
-    Route {
-        id: RequestId,
-        params: Range<usize>,
-        snapshot: Option<Arc<Snapshot>>,
-    },
+    Route(Route),
+    /// The turn starts, whether the thread was told of its references or not.
+    Start(Delivering),
 }
 
 /// A line that waits for its context.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Prepare {
-    id: RequestId,
-    params: Range<usize>,
-    target: Target,
+    /// What the context is for.
+    pub wish: Wish,
+    pub(super) target: Target,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Target {
-    Thread,
-    Turn(ThreadId),
+pub(super) enum Target {
+    Thread(OpenThread),
+    Turn(StartTurn),
+}
+
+/// A request of the client's that the relay has a part in.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Request {
+    pub(super) id: RequestId,
+    pub(super) params: Range<usize>,
 }
 
 impl Session {
     /// Judges a line of the client. Lines that are no requests of ours to change pass.
     pub fn on_client_line(&mut self, line: &Bytes) -> ClientVerdict {
-        let Some(envelope) = Envelope::read(line) else {
+        let Some((method, request)) = self.recognize(line) else {
             return ClientVerdict::Pass;
         };
-        // Answers and notifications of the client pass.
-        let (Some(name), Some(id)) = (envelope.method, envelope.id) else {
-            return ClientVerdict::Pass;
+        let scope = match method {
+            ClientMethod::Thread(_) => Some(Scope::Thread),
+            ClientMethod::TurnStart => Some(Scope::Turn),
+            ClientMethod::Initialize
+            | ClientMethod::Revert
+            | ClientMethod::TurnSteer
+            | ClientMethod::Unsubscribe => None,
         };
-        let (Some(method), Some(params)) = (methods::of_client(&name), envelope.params) else {
-            // A table that is full costs the client no more than an error when codex dies.
-            let _ = self.pending.try_note(id, Meaning::Other);
-            return ClientVerdict::Pass;
+        let taken = scope.and_then(|scope| relay_member::take(line, &request.params, scope));
+        let Some(taken) = taken else {
+            return self.on_request(line, method, request, RelayMember::default());
         };
-        if self.pending.is_full() {
-            let denial = Denial::Busy {
-                what: "requests are open",
-                limit: MAX_OPEN_REQUESTS,
-            };
-            return ClientVerdict::Refuse { id, denial };
+        match taken.member {
+            Ok(member) => ClientVerdict::Bare {
+                line: taken.line,
+                member,
+            },
+            Err(fault) => ClientVerdict::Refuse {
+                id: request.id,
+                denial: Denial::RelayMember { fault },
+            },
         }
-        match method {
-            ClientMethod::Initialize => self.on_initialize(line, id, &params),
-            ClientMethod::Thread => self.on_thread(id, params),
-            ClientMethod::TurnStart => self.on_turn_start(line, id, params),
-            ClientMethod::TurnSteer => self.on_turn_steer(line, id, &params),
+    }
+
+    /// Judges a line that the relay's own member was taken out of.
+    pub fn on_bare_line(&mut self, line: &Bytes, member: RelayMember) -> ClientVerdict {
+        match self.recognize(line) {
+            Some((method, request)) => self.on_request(line, method, request, member),
+            None => ClientVerdict::Pass,
         }
     }
 
@@ -109,24 +130,12 @@ impl Session {
         &mut self,
         line: &Bytes,
         prepare: Prepare,
-        snapshot: Option<Arc<Snapshot>>,
+        prepared: Option<Arc<Prepared>>,
         fresh: Generation,
     ) -> ClientVerdict {
-        let Prepare { id, params, target } = prepare;
-        match target {
-            Target::Thread => self.ask_for_config(line, id, params, snapshot),
-            Target::Turn(thread) => {
-                let measured = snapshot
-                    .ok_or(Denial::ContextUnavailable)
-                    .and_then(|snapshot| self.measure(&snapshot).map(|()| snapshot));
-                match measured {
-                    Err(denial) => ClientVerdict::Refuse { id, denial },
-                    Ok(snapshot) => {
-                        let admitted = self.registry.admit(thread.as_str(), fresh, snapshot);
-                        self.send_turn(line, id, &params, thread, admitted)
-                    }
-                }
-            }
+        match prepare.target {
+            Target::Thread(thread) => self.ask_for_config(line, thread, prepared.as_deref()),
+            Target::Turn(turn) => self.deliver(line, turn, prepare.wish, prepared, fresh),
         }
     }
 
@@ -137,32 +146,61 @@ impl Session {
         ask: Ask,
         answer: Option<&Bytes>,
     ) -> ClientVerdict {
-        let Then::Route {
-            id,
-            params,
-            snapshot,
-        } = ask.then;
-        self.is_silent |= answer.is_none();
-        let result = answer.and_then(|answer| {
-            let envelope = Envelope::read(answer).filter(|envelope| !envelope.is_error)?;
-            let config = member(answer, &envelope.result?, &["config"])?;
-            eligibility::of_config((line, &params), (answer, &config))
-        });
-        self.route_thread(line, id, &params, snapshot, result)
+        match ask.then {
+            Then::Route(route) => self.route_by_config(line, route, answer),
+            Then::Start(delivering) => self.start_delivered(line, delivering, answer),
+        }
     }
 
-    fn on_initialize(
+    /// Tells the requests that the relay has a part in from all other lines, which are noted.
+    fn recognize(&mut self, line: &Bytes) -> Option<(ClientMethod, Request)> {
+        let envelope = Envelope::read(line)?;
+        // Answers and notifications of the client pass.
+        let (name, id) = (envelope.method?, envelope.id?);
+        if let (Some(method), Some(params)) = (methods::of_client(&name), envelope.params) {
+            return Some((method, Request { id, params }));
+        }
+        // A table that is full costs the client no more than an error when codex dies.
+        let _ = self.pending.try_note(id, Meaning::Other);
+        None
+    }
+
+    fn on_request(
         &mut self,
         line: &Bytes,
-        id: RequestId,
-        params: &Range<usize>,
+        method: ClientMethod,
+        request: Request,
+        member: RelayMember,
     ) -> ClientVerdict {
+        if self.pending.is_full() {
+            let denial = Denial::Busy {
+                what: "requests are open",
+                limit: MAX_OPEN_REQUESTS,
+            };
+            let id = request.id;
+            return ClientVerdict::Refuse { id, denial };
+        }
+        match method {
+            ClientMethod::Initialize => self.on_initialize(line, request),
+            ClientMethod::Thread(way) => self.on_thread(line, way, request, member),
+            ClientMethod::TurnStart => self.on_turn_start(line, request, member),
+            ClientMethod::TurnSteer => self.on_turn_steer(line, request),
+            ClientMethod::Revert => self.on_parting(line, request, Meaning::Reverted),
+            ClientMethod::Unsubscribe => self.on_parting(line, request, Meaning::Unsubscribed),
+        }
+    }
+
+    fn on_initialize(&mut self, line: &Bytes, Request { id, params }: Request) -> ClientVerdict {
         let _ = self.pending.try_note(id, Meaning::Initialize);
         if self.client.initialized {
             return ClientVerdict::Pass;
         }
-        let experimental = member(line, params, &["capabilities", "experimentalApi"]);
-        let names = member(line, params, &["capabilities", "optOutNotificationMethods"]);
+        let experimental = member(line, &params, &["capabilities", "experimentalApi"]);
+        let names = member(
+            line,
+            &params,
+            &["capabilities", "optOutNotificationMethods"],
+        );
         let (unwanted, edit) = names
             .map(|names| keep_needed(line, &names))
             .unwrap_or_default();
@@ -175,138 +213,14 @@ impl Session {
             ClientVerdict::Rewrite(vec![edit])
         })
     }
+}
 
-    fn on_thread(&self, id: RequestId, params: Range<usize>) -> ClientVerdict {
-        if self.registry.is_full() {
-            let denial = Denial::Busy {
-                what: "threads are open",
-                limit: MAX_THREADS,
-            };
-            return ClientVerdict::Refuse { id, denial };
-        }
-        let target = Target::Thread;
-        ClientVerdict::Prepare(Prepare { id, params, target })
-    }
-
-    /// Asks codex for the user's configuration, where the client's params leave the route open.
-    fn ask_for_config(
-        &mut self,
-        line: &Bytes,
-        id: RequestId,
-        params: Range<usize>,
-        snapshot: Option<Arc<Snapshot>>,
-    ) -> ClientVerdict {
-        if let Some(why) = eligibility::of_params(line, &params) {
-            return self.route_thread(line, id, &params, snapshot, Some(why));
-        }
-        if self.is_silent {
-            return self.route_thread(line, id, &params, snapshot, None);
-        }
-        let (own, question) = self
-            .own
-            .ask("config/read", &json!({ "includeLayers": false }));
-        let then = Then::Route {
-            id,
-            params,
-            snapshot,
-        };
-        ClientVerdict::Ask(Ask {
-            question,
-            id: own,
-            then,
-        })
-    }
-
-    fn route_thread(
-        &mut self,
-        line: &Bytes,
-        id: RequestId,
-        params: &Range<usize>,
-        snapshot: Option<Arc<Snapshot>>,
-        ineligible: Option<Ineligible>,
-    ) -> ClientVerdict {
-        if let Some(why) = ineligible {
-            tracing::debug!("thread not routed: {}", why.words());
-        }
-        let edit = match ineligible {
-            Some(_) => None,
-            None => config_edit::route(line, params, &self.config.base_url),
-        };
-        let routed = edit.is_some();
-        // An oversized text refuses the turn, which can say why, not the thread.
-        let snapshot = snapshot.filter(|snapshot| self.measure(snapshot).is_ok());
-        let _ = self
-            .pending
-            .try_note(id, Meaning::Thread { routed, snapshot });
-        edit.map_or(ClientVerdict::Pass, |edit| {
-            ClientVerdict::Rewrite(vec![edit])
-        })
-    }
-
-    fn on_turn_start(
-        &mut self,
-        line: &Bytes,
-        id: RequestId,
-        params: Range<usize>,
-    ) -> ClientVerdict {
-        let thread = member_text(line, &params, &["threadId"]).and_then(ThreadId::new);
-        let known = thread
-            .as_ref()
-            .and_then(|id| self.registry.find(id.as_str()));
-        let (Some(thread), Some(true)) = (thread, known.map(|known| known.routed)) else {
-            let _ = self.pending.try_note(id, Meaning::Other);
-            return ClientVerdict::Pass;
-        };
-        if let Some(generation) = self.registry.steer(thread.as_str()) {
-            return self.send_turn(line, id, &params, thread, Some(generation));
-        }
-        let target = Target::Turn(thread);
-        ClientVerdict::Prepare(Prepare { id, params, target })
-    }
-
-    fn on_turn_steer(
-        &mut self,
-        line: &Bytes,
-        id: RequestId,
-        params: &Range<usize>,
-    ) -> ClientVerdict {
-        let _ = self.pending.try_note(id, Meaning::Other);
-        let generation = member_text(line, params, &["threadId"])
-            .and_then(|thread| self.registry.find(&thread)?.generation().cloned())
-            .filter(|_| self.client.experimental_api);
-        generation
-            .and_then(|live| config_edit::generation(line, params, live.as_str(), true))
-            .map_or(ClientVerdict::Pass, |edit| {
-                ClientVerdict::Rewrite(vec![edit])
-            })
-    }
-
-    /// Sends a `turn/start` with the generation that it was admitted under.
-    fn send_turn(
-        &mut self,
-        line: &Bytes,
-        id: RequestId,
-        params: &Range<usize>,
-        thread: ThreadId,
-        generation: Option<Generation>,
-    ) -> ClientVerdict {
-        let Some(generation) = generation else {
-            let _ = self.pending.try_note(id, Meaning::Other);
-            return ClientVerdict::Pass;
-        };
-        // Codex refuses the member of a client that didn't ask for experimental ones: the turn
-        // is then known by its thread.
-        let edit = self
-            .client
-            .experimental_api
-            .then(|| config_edit::generation(line, params, generation.as_str(), false))
-            .flatten();
-        let _ = self
-            .pending
-            .try_note(id, Meaning::Turn { thread, generation });
-        edit.map_or(ClientVerdict::Pass, |edit| {
-            ClientVerdict::Rewrite(vec![edit])
-        })
+/// What becomes of a line with these edits.
+pub(super) fn rewritten(edits: Vec<Edit>) -> ClientVerdict {
+    if edits.is_empty() {
+        ClientVerdict::Pass
+    } else {
+        ClientVerdict::Rewrite(edits)
     }
 }
 

@@ -9,10 +9,14 @@ use crate::base::ids::{Generation, ThreadId, TurnId};
 use crate::base::limits::MAX_OPEN_REQUESTS;
 use crate::base::reason::Reason;
 use crate::context::snapshot::{Section, Snapshot};
+use crate::context::wish::Wish;
 use crate::session::decide::{self, Decision, ParentRequest};
+use crate::session::delivery::Delivery;
 use crate::session::own::OwnRequests;
 use crate::session::pending::Pending;
-use crate::session::registry::Registry;
+use crate::session::registry::{Change, Registry};
+use crate::session::relay_member::RelayMember;
+use crate::session::threads::Habits;
 
 /// What the session must know from the start.
 #[derive(Clone)]
@@ -41,6 +45,9 @@ pub struct Session {
     pub(super) registry: Registry,
     pub(super) pending: Pending<Meaning>,
     pub(super) own: OwnRequests,
+    pub(super) delivery: Delivery,
+    /// What the driver has not logged yet.
+    pub(super) remarks: Vec<Remark>,
     /// Codex left a question of ours without an answer: it isn't asked again.
     pub(super) is_silent: bool,
 }
@@ -61,13 +68,37 @@ pub(super) struct Client {
 pub(super) enum Meaning {
     Initialize,
     Other,
+    Reverted(ThreadId),
     Thread {
         routed: bool,
         snapshot: Option<Arc<Snapshot>>,
+        habits: Habits,
     },
     Turn {
         thread: ThreadId,
         generation: Generation,
+    },
+    Unsubscribed(ThreadId),
+}
+
+/// Something that a person may want to know: the driver logs it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Remark {
+    /// A thread's text is another than in its turn before.
+    ContextChanged {
+        /// The thread.
+        thread: ThreadId,
+        /// What changed.
+        change: Change,
+    },
+    /// A thread wasn't told of its references: they are due at the next turn.
+    NotDelivered {
+        /// The thread.
+        thread: ThreadId,
+        /// The files.
+        files: Vec<String>,
+        /// Why.
+        why: &'static str,
     },
 }
 
@@ -104,6 +135,11 @@ pub enum Denial {
     },
     /// The workspace root can't be read.
     ContextUnavailable,
+    /// The `relay` member of its params can't be used.
+    RelayMember {
+        /// What is wrong with it.
+        fault: String,
+    },
 }
 
 impl Session {
@@ -112,6 +148,8 @@ impl Session {
         Self {
             own: OwnRequests::new(config.own_prefix.clone()),
             is_silent: false,
+            delivery: Delivery::new(),
+            remarks: Vec::new(),
             config,
             client: Client::default(),
             registry: Registry::new(),
@@ -122,6 +160,19 @@ impl Session {
     /// Decides on a parent's model request.
     pub fn decide(&self, request: &ParentRequest) -> Decision {
         decide::decide(&self.registry, request)
+    }
+
+    /// What the driver should log, each once.
+    pub fn take_remarks(&mut self) -> Vec<Remark> {
+        std::mem::take(&mut self.remarks)
+    }
+
+    /// What a turn that codex starts itself on `thread` wishes.
+    pub fn usual_wish(&self, thread: &str) -> Wish {
+        let known = self.registry.find(thread);
+        known.map_or_else(Wish::default, |known| {
+            known.habits.wish(&RelayMember::default())
+        })
     }
 
     /// Takes the text that was read for a turn that codex started itself.
@@ -137,6 +188,11 @@ impl Session {
             return Decision::Refuse(Reason::ContextTooLarge);
         }
         let turn = request.turn.clone();
+        let thread = &request.thread;
+        if let Some(change) = self.registry.note_text(thread.as_str(), &snapshot, true) {
+            let thread = thread.clone();
+            self.remarks.push(Remark::ContextChanged { thread, change });
+        }
         self.registry
             .bind_native(request.thread.as_str(), turn, &snapshot);
         Decision::Inject(snapshot)

@@ -2,6 +2,7 @@ use bytes::Bytes;
 
 use super::*;
 use crate::base::ids::RequestId;
+use crate::context::compose::Prepared;
 use crate::session::decide::Purpose;
 use crate::session::intercept::ClientVerdict;
 use crate::session::observe::CodexVerdict;
@@ -53,7 +54,7 @@ impl Story {
             let fresh = Generation::new(format!("g{}", self.admitted)).unwrap();
             verdict = self
                 .session
-                .on_context(&line, prepare, Some(snapshot(text)), fresh);
+                .on_context(&line, prepare, Some(prepared(text)), fresh);
         }
         if let ClientVerdict::Ask(ask) = verdict {
             let config = Bytes::from(format!(
@@ -68,7 +69,9 @@ impl Story {
                 Ok(String::from_utf8(apply(&line, edits).to_vec()).unwrap())
             }
             ClientVerdict::Refuse { denial, .. } => Err(denial),
-            ClientVerdict::Prepare(_) | ClientVerdict::Ask(_) => panic!("each is asked for once"),
+            ClientVerdict::Prepare(_) | ClientVerdict::Ask(_) | ClientVerdict::Bare { .. } => {
+                panic!("each is asked for once")
+            }
         }
     }
 
@@ -87,6 +90,10 @@ impl Story {
         self.session
             .decide(&request("t", turn, generation, Purpose::Turn))
     }
+}
+
+fn prepared(text: &str) -> Arc<Prepared> {
+    Arc::new(Prepared::of_text(text.to_owned()))
 }
 
 fn snapshot(text: &str) -> Arc<Snapshot> {

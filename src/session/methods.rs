@@ -7,28 +7,64 @@
 pub enum ClientMethod {
     /// `initialize`: tells what the client can do.
     Initialize,
+    /// `thread/revert`, `thread/rollback`: what a thread was told may be gone.
+    Revert,
     /// `thread/start`, `thread/resume`, `thread/fork`: get the route.
-    Thread,
+    Thread(ThreadWay),
     /// `turn/start`: gets a context and a generation.
     TurnStart,
     /// `turn/steer`: keeps the generation of its turn.
     TurnSteer,
+    /// `thread/unsubscribe`: the thread is the client's no more.
+    Unsubscribe,
+}
+
+/// How a client comes to a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ThreadWay {
+    /// `thread/fork`
+    Fork,
+    /// `thread/resume`
+    Resume,
+    /// `thread/start`
+    Start,
 }
 
 /// A notification of codex that teaches something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CodexNotification {
+    /// `thread/compacted`, and `item/completed` of a compaction: the history was rewritten.
+    Compacted(CompactionIs),
+    /// `thread/reverted`: the history is shorter.
+    Reverted,
+    /// `thread/status/changed`: the thread rests, or was unloaded.
+    StatusChanged,
     /// `turn/completed`: the turn is over, however it went.
     TurnCompleted,
+    /// `turn/started`: a turn runs, whoever started it.
+    TurnStarted,
     /// `thread/archived`, `thread/closed`, `thread/deleted`: the thread is loaded no more.
     ThreadGone,
+}
+
+/// What makes a notification one of a compaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CompactionIs {
+    /// It is one.
+    Told,
+    /// The kind of its item says so.
+    InItsItem,
 }
 
 /// Finds what is to be done with the client's `method`.
 pub fn of_client(method: &str) -> Option<ClientMethod> {
     match method {
         "initialize" => Some(ClientMethod::Initialize),
-        "thread/start" | "thread/resume" | "thread/fork" => Some(ClientMethod::Thread),
+        "thread/start" => Some(ClientMethod::Thread(ThreadWay::Start)),
+        "thread/resume" => Some(ClientMethod::Thread(ThreadWay::Resume)),
+        "thread/fork" => Some(ClientMethod::Thread(ThreadWay::Fork)),
+        "thread/revert" | "thread/rollback" => Some(ClientMethod::Revert),
+        "thread/unsubscribe" => Some(ClientMethod::Unsubscribe),
         "turn/start" => Some(ClientMethod::TurnStart),
         "turn/steer" => Some(ClientMethod::TurnSteer),
         _ => None,
@@ -38,7 +74,12 @@ pub fn of_client(method: &str) -> Option<ClientMethod> {
 /// Finds what codex's notification `method` teaches.
 pub fn of_codex(method: &str) -> Option<CodexNotification> {
     match method {
+        "item/completed" => Some(CodexNotification::Compacted(CompactionIs::InItsItem)),
+        "thread/compacted" => Some(CodexNotification::Compacted(CompactionIs::Told)),
+        "thread/reverted" => Some(CodexNotification::Reverted),
+        "thread/status/changed" => Some(CodexNotification::StatusChanged),
         "turn/completed" => Some(CodexNotification::TurnCompleted),
+        "turn/started" => Some(CodexNotification::TurnStarted),
         "thread/archived" | "thread/closed" | "thread/deleted" => {
             Some(CodexNotification::ThreadGone)
         }

@@ -2,6 +2,7 @@
 
 pub mod config_edit;
 pub mod decide;
+pub mod delivery;
 pub mod eligibility;
 pub mod intercept;
 pub mod machine;
@@ -11,4 +12,7 @@ pub mod own;
 pub mod parting;
 pub mod pending;
 pub mod registry;
+pub mod relay_member;
 pub mod shared;
+pub mod threads;
+pub mod turns;

@@ -6,6 +6,7 @@ use crate::base::bounded::{BoundedMap, Full};
 use crate::base::ids::{Generation, ThreadId, TurnId};
 use crate::base::limits::{MAX_THREADS, MAX_TURNS};
 use crate::context::snapshot::Snapshot;
+use crate::session::threads::Habits;
 
 /// The threads that the client started, resumed or forked here.
 #[derive(Debug)]
@@ -18,14 +19,29 @@ pub struct Registry {
 pub struct Thread {
     /// Whether its model requests come to us.
     pub routed: bool,
-    /// The text that was prepared last: for prewarms.
+    /// What its turns are like where they don't say.
+    pub habits: Habits,
+    /// The text that was prepared last for a turn like most: for prewarms.
     pub current: Option<Arc<Snapshot>>,
+    /// The text of the turn before.
+    last: Option<Arc<Snapshot>>,
+    /// Turns that run, whoever started them.
+    running: Vec<TurnId>,
     /// The turn that the client started, while it is admitted or runs.
     registration: Option<Registration>,
     /// The text of a turn that codex started itself.
     native: Option<(TurnId, Arc<Snapshot>)>,
     /// A message of it was too long for a WebSocket with its text.
     pub needs_http: bool,
+}
+
+/// How the text of a thread changed from one turn to the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// Bytes before.
+    pub before: usize,
+    /// Bytes now.
+    pub now: usize,
 }
 
 /// One admitted turn: its text, whatever is set while it runs.
@@ -60,9 +76,11 @@ impl Registry {
         id: ThreadId,
         routed: bool,
         current: Option<Arc<Snapshot>>,
+        habits: Habits,
     ) -> Result<(), Full> {
         if let Some(known) = self.threads.find_mut(&id) {
             known.routed = known.routed || routed;
+            known.habits = habits;
             if current.is_some() {
                 known.current = current;
             }
@@ -70,7 +88,10 @@ impl Registry {
         }
         let thread = Thread {
             routed,
+            habits,
             current,
+            last: None,
+            running: Vec::new(),
             registration: None,
             native: None,
             needs_http: false,
@@ -99,7 +120,6 @@ impl Registry {
         snapshot: Arc<Snapshot>,
     ) -> Option<Generation> {
         let thread = self.threads.find_mut(thread)?;
-        thread.current = Some(Arc::clone(&snapshot));
         let registration = thread.registration.get_or_insert_with(|| Registration {
             generation: fresh,
             snapshot,
@@ -131,6 +151,43 @@ impl Registry {
         });
     }
 
+    /// Notes the text of the turn that begins now; tells where it is another than before.
+    ///
+    /// With `is_usual` it is the text for what happens between turns as well.
+    pub fn note_text(
+        &mut self,
+        thread: &str,
+        snapshot: &Arc<Snapshot>,
+        is_usual: bool,
+    ) -> Option<Change> {
+        let thread = self.threads.find_mut(thread)?;
+        if is_usual {
+            thread.current = Some(Arc::clone(snapshot));
+        }
+        let before = thread.last.replace(Arc::clone(snapshot))?;
+        (before.text() != snapshot.text()).then(|| Change {
+            before: before.text().len(),
+            now: snapshot.text().len(),
+        })
+    }
+
+    /// Notes that a turn runs, whoever started it.
+    pub fn started(&mut self, thread: &str, turn: TurnId) {
+        if let Some(thread) = self.threads.find_mut(thread)
+            && thread.running.len() < MAX_TURNS
+            && !thread.running.contains(&turn)
+        {
+            thread.running.push(turn);
+        }
+    }
+
+    /// Notes that no turn runs.
+    pub fn rests(&mut self, thread: &str) {
+        if let Some(thread) = self.threads.find_mut(thread) {
+            thread.running.clear();
+        }
+    }
+
     /// Notes the end of a turn.
     pub fn completed(&mut self, thread: &str, turn: &str) {
         self.on_registration(thread, |registration| {
@@ -138,13 +195,13 @@ impl Registry {
         });
         if let Some(thread) = self.threads.find_mut(thread) {
             thread.native.take_if(|(known, _)| known.as_str() == turn);
+            thread.running.retain(|known| known.as_str() != turn);
         }
     }
 
     /// Binds a turn that codex started itself to its text.
     pub fn bind_native(&mut self, thread: &str, turn: Option<TurnId>, snapshot: &Arc<Snapshot>) {
         if let Some(thread) = self.threads.find_mut(thread) {
-            thread.current = Some(Arc::clone(snapshot));
             thread.native = turn.map(|turn| (turn, Arc::clone(snapshot)));
         }
     }
@@ -189,6 +246,11 @@ impl Default for Registry {
 }
 
 impl Thread {
+    /// Whether a turn runs, whoever started it.
+    pub fn is_running(&self) -> bool {
+        self.registration.is_some() || !self.running.is_empty()
+    }
+
     /// The text of the turn with this generation, if it is live.
     pub fn text_of(&self, generation: &Generation) -> Option<&Arc<Snapshot>> {
         let registration = self.registration.as_ref()?;

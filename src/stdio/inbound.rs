@@ -1,7 +1,5 @@
 //! The client's lines to codex's stdin.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufWriter};
@@ -11,11 +9,10 @@ use tokio::time::timeout;
 use crate::base::chain::Chain;
 use crate::base::ids::{Generation, RequestId};
 use crate::base::limits::{MAX_LINE_BYTES, OWN_ANSWER_DEADLINE, PIPE_READ_BYTES};
-use crate::context::snapshot::Snapshot;
 use crate::exchange::refusal;
 use crate::feed::source::Feed;
 use crate::session::intercept::{ClientVerdict, Prepare};
-use crate::session::machine::Denial;
+use crate::session::machine::{Denial, Remark, Session};
 use crate::session::own::{OwnAnswer, OwnId};
 use crate::session::shared::SharedSession;
 use crate::stdio::writer::LineSender;
@@ -70,13 +67,19 @@ impl Inbound {
         piece: Piece,
         to: &mut W,
     ) -> std::io::Result<()> {
-        let line = match piece {
+        let mut line = match piece {
             Piece::Line(line) => line,
             Piece::LongHead(part) | Piece::LongRest(part) => return to.write_all(&part).await,
         };
         let mut verdict = self.session.with(|session| session.on_client_line(&line));
         loop {
+            self.log_remarks();
             verdict = match verdict {
+                ClientVerdict::Bare { line: bare, member } => {
+                    line = bare;
+                    self.session
+                        .with(|session| session.on_bare_line(&line, member))
+                }
                 ClientVerdict::Pass => return to.write_all(&line).await,
                 ClientVerdict::Rewrite(edits) => {
                     for piece in pieces(&line, edits) {
@@ -118,8 +121,8 @@ impl Inbound {
     }
 
     async fn prepare(&self, line: &Bytes, prepare: Prepare) -> ClientVerdict {
-        let mut snapshot: Option<Arc<Snapshot>> = match self.feed.snapshot().await {
-            Ok(snapshot) => Some(snapshot),
+        let mut prepared = match self.feed.prepare(&prepare.wish).await {
+            Ok(prepared) => Some(prepared),
             Err(error) => {
                 tracing::warn!("no context for this turn: {}", Chain(&error));
                 None
@@ -128,11 +131,29 @@ impl Inbound {
         let mut bits = [0; 16];
         if let Err(error) = getrandom::fill(&mut bits) {
             tracing::error!(%error, "the system has no random numbers");
-            snapshot = None;
+            prepared = None;
         }
         let fresh = Generation::from_random(bits);
         self.session
-            .with(|session| session.on_context(line, prepare, snapshot, fresh))
+            .with(|session| session.on_context(line, prepare, prepared, fresh))
+    }
+
+    fn log_remarks(&self) {
+        for remark in self.session.with(Session::take_remarks) {
+            match remark {
+                Remark::ContextChanged { thread, change } => tracing::info!(
+                    %thread,
+                    bytes_before = change.before,
+                    bytes = change.now,
+                    "context changed: the provider's prompt cache starts anew for this thread"
+                ),
+                Remark::NotDelivered { thread, files, why } => tracing::warn!(
+                    %thread,
+                    "{} not shown to the thread, tried again at its next turn: {why}",
+                    files.join(", ")
+                ),
+            }
+        }
     }
 }
 

@@ -33,7 +33,7 @@ impl Edit {
 /// Edits are taken in the order of their ranges; one that overlaps an earlier one or lies outside
 /// is left out.
 pub fn pieces(message: &Bytes, mut edits: Vec<Edit>) -> Vec<Bytes> {
-    edits.sort_by_key(|edit| edit.range.start);
+    edits.sort_by_key(|edit| (edit.range.start, edit.range.end));
     let mut out = Vec::with_capacity(edits.len() * 2 + 1);
     let mut at = 0;
     for edit in edits {

@@ -1,0 +1,22 @@
+//! What a turn wants its context to be made for.
+
+use crate::base::ids::ProfileId;
+use crate::context::turn_kind::TurnKind;
+
+/// Who asks for a context, and for what.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wish {
+    /// What the turn is for.
+    pub kind: TurnKind,
+    /// Whose overlay is wanted; nobody's stands for the one of the settings.
+    pub profile: Option<ProfileId>,
+    /// Whether the turn has tools for the memory.
+    pub has_memory_tools: bool,
+}
+
+impl Wish {
+    /// Whether the tools that there are can be used in this turn.
+    pub fn can_use_memory(&self) -> bool {
+        self.has_memory_tools && self.kind.has_tools()
+    }
+}

@@ -1,0 +1,281 @@
+//! The `relay` member of a thread's or turn's params: read strictly, and taken out of the line.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use crate::base::ids::ProfileId;
+use crate::context::turn_kind::TurnKind;
+use crate::wire::edit::{Edit, apply};
+use crate::wire::scan::{Member, Members, key_is};
+
+/// What a client says to the relay in the params of a thread or a turn.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RelayMember {
+    /// What the turn, or the turns of the thread, are for.
+    pub kind: Option<TurnKind>,
+    /// What goes at the end of a heartbeat's input.
+    pub scratch: Option<String>,
+    /// Whose overlay is wanted.
+    pub profile: Option<ProfileId>,
+    /// Whether there are tools for the memory.
+    pub memory_tools: Option<bool>,
+    /// Whether the turn is without tools.
+    pub tools_disabled: Option<bool>,
+}
+
+/// Whose params they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Those of `thread/start`, `thread/resume` and `thread/fork`.
+    Thread,
+    /// Those of `turn/start`.
+    Turn,
+}
+
+/// The member, and the line without it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// What it says, or everything that is wrong with it.
+    pub member: Result<RelayMember, String>,
+    /// The line without any copy of it.
+    pub line: Bytes,
+}
+
+/// Takes the member out of the params of `line`; nothing where there is none. Of copies the last one
+/// counts.
+pub fn take(line: &Bytes, params: &Range<usize>, scope: Scope) -> Option<Taken> {
+    let members = members(line, params)?;
+    let is_ours = |member: &Member| key_is(line, &member.key, NAME);
+    let last = members.iter().rfind(|member| is_ours(member))?;
+    let value = line.get(last.value.clone())?;
+    let value = serde_json::from_slice::<Value>(value).ok()?;
+    let mut edits = Vec::new();
+    let mut before: Option<usize> = None;
+    for (index, member) in members.iter().enumerate() {
+        if !is_ours(member) {
+            before = Some(member.value.end);
+            continue;
+        }
+        let range = match (before, members.get(index + 1)) {
+            (Some(end), _) => end..member.value.end,
+            (None, Some(next)) => member.key.start - 1..next.key.start - 1,
+            (None, None) => member.key.start - 1..member.value.end,
+        };
+        before = before.map(|_| member.value.end);
+        edits.push(Edit::replace(range, Bytes::new()));
+    }
+    Some(Taken {
+        member: read(&value, scope),
+        line: apply(line, edits),
+    })
+}
+
+fn members(line: &[u8], params: &Range<usize>) -> Option<Vec<Member>> {
+    let mut scan = Members::at(line, params.start).ok()?;
+    let mut members = Vec::new();
+    while let Some(member) = scan.next_member().ok()? {
+        members.push(member);
+    }
+    Some(members)
+}
+
+fn read(value: &Value, scope: Scope) -> Result<RelayMember, String> {
+    let mut member = RelayMember::default();
+    let map = match value {
+        Value::Null => return Ok(member),
+        Value::Object(map) => map,
+        Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+            return Err("relay: expected an object".to_owned());
+        }
+    };
+    let mut faults = Vec::new();
+    for (name, value) in map {
+        let is_of_turn = matches!(name.as_str(), "scratch" | "toolsDisabled");
+        let known = match name.as_str() {
+            "scratch" | "toolsDisabled" if scope == Scope::Thread => false,
+            "kind" | "profile" | "memoryTools" | "scratch" | "toolsDisabled" => true,
+            _ => false,
+        };
+        if !known {
+            faults.push(unknown(name, is_of_turn, scope));
+        } else if !value.is_null()
+            && let Err(expected) = member.set(name, value)
+        {
+            faults.push(format!("relay.{name}: expected {expected}"));
+        }
+    }
+    // Whether the turn is a heartbeat may be up to the thread: told later.
+    if faults.is_empty() {
+        Ok(member)
+    } else {
+        Err(faults.join("; "))
+    }
+}
+
+impl RelayMember {
+    fn set(&mut self, name: &str, value: &Value) -> Result<(), String> {
+        let text = || value.as_str();
+        let flag = || {
+            let expected = || "true or false".to_owned();
+            value.as_bool().map(Some).ok_or_else(expected)
+        };
+        match name {
+            "kind" => {
+                let words: Vec<&str> = TurnKind::ALL.iter().map(|(word, _)| *word).collect();
+                let expected = || format!("one of {}", words.join(", "));
+                let kind = text().and_then(TurnKind::from_word);
+                self.kind = Some(kind.ok_or_else(expected)?);
+            }
+            "profile" => {
+                let expected = || "an id of letters, digits, _ and -".to_owned();
+                let profile = text().and_then(ProfileId::new);
+                self.profile = Some(profile.ok_or_else(expected)?);
+            }
+            "scratch" => {
+                let scratch = text().ok_or_else(|| "a text".to_owned())?;
+                self.scratch = (!scratch.trim().is_empty()).then(|| scratch.to_owned());
+            }
+            "memoryTools" => self.memory_tools = flag()?,
+            _ => self.tools_disabled = flag()?,
+        }
+        Ok(())
+    }
+}
+
+fn unknown(name: &str, is_of_turn: bool, scope: Scope) -> String {
+    let shown: String = name.chars().take(SHOWN_CHARS).collect();
+    let (known, place) = match scope {
+        Scope::Thread => ("kind, profile, memoryTools", "a thread"),
+        Scope::Turn => (
+            "kind, scratch, profile, memoryTools, toolsDisabled",
+            "a turn",
+        ),
+    };
+    let what = if is_of_turn {
+        "is a member for turn/start alone"
+    } else {
+        "is no member that this relay knows"
+    };
+    format!("relay.{shown}: {what}; {place} takes {known}")
+}
+
+/// The member's name.
+const NAME: &str = "relay";
+
+/// How much of a strange name is shown.
+const SHOWN_CHARS: usize = 40;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn taken(params: &str, scope: Scope) -> Option<Taken> {
+        take(&Bytes::from(params.to_owned()), &(0..params.len()), scope)
+    }
+
+    #[test]
+    fn every_copy_is_taken_out_and_the_rest_stays() {
+        let own = r#""relay":{"kind":"cron"}"#;
+        for (params, bare) in [
+            (format!("{{{own}}}"), "{}"),
+            (format!("{{ {own} }}"), "{  }"),
+            (format!("{{{own},\"a\":1}}"), "{\"a\":1}"),
+            (format!("{{\"a\":1, {own}}}"), "{\"a\":1}"),
+            (
+                format!("{{\"a\":1 , {own} ,\"b\":2}}"),
+                "{\"a\":1 ,\"b\":2}",
+            ),
+            (format!("{{\"relay\":7,{own}}}"), "{}"),
+            (format!("{{\"relay\":7,\"a\":1,{own}}}"), "{\"a\":1}"),
+            (
+                format!("{{\"relay\":7,\"relay\":8,\"a\":1,\"b\":2,{own}}}"),
+                "{\"a\":1,\"b\":2}",
+            ),
+            (
+                format!("{{\"a\":1,\"relay\":7,{own},\"b\":2}}"),
+                "{\"a\":1,\"b\":2}",
+            ),
+            ("{\"rel\\u0061y\":{\"kind\":\"cron\"}}".to_owned(), "{}"),
+        ] {
+            let taken = taken(&params, Scope::Turn).unwrap();
+            assert_eq!(taken.line, bare, "{params}");
+            assert_eq!(taken.member.unwrap().kind, Some(TurnKind::Cron), "{params}");
+        }
+        for params in ["{}", "[]", "{\"a\":{\"relay\":1}}", "{\"relays\":1}"] {
+            assert_eq!(taken(params, Scope::Turn), None, "{params}");
+        }
+    }
+
+    fn read(member: &str, scope: Scope) -> Result<RelayMember, String> {
+        let params = format!("{{\"relay\":{member}}}");
+        taken(&params, scope).unwrap().member
+    }
+
+    #[test]
+    fn members_are_read_as_they_are_meant() {
+        assert_eq!(
+            read(
+                r#"{"kind":"heartbeat","scratch":"s","profile":"ada","memoryTools":true,"toolsDisabled":false}"#,
+                Scope::Turn
+            ),
+            Ok(RelayMember {
+                kind: Some(TurnKind::Heartbeat),
+                scratch: Some("s".to_owned()),
+                profile: ProfileId::new("ada"),
+                memory_tools: Some(true),
+                tools_disabled: Some(false),
+            })
+        );
+        for empty in ["null", "{}", r#"{"kind":null,"scratch":" \n"}"#] {
+            assert_eq!(
+                read(empty, Scope::Turn),
+                Ok(RelayMember::default()),
+                "{empty}"
+            );
+        }
+    }
+
+    #[test]
+    fn everything_that_is_wrong_is_named() {
+        for (member, scope, named) in [
+            ("7", Scope::Turn, "expected an object"),
+            (
+                r#"{"kind":"hourly"}"#,
+                Scope::Turn,
+                "relay.kind: expected one of user, heartbeat",
+            ),
+            (r#"{"profile":"../x"}"#, Scope::Turn, "relay.profile"),
+            (
+                r#"{"memoryTools":"yes"}"#,
+                Scope::Turn,
+                "relay.memoryTools: expected true or false",
+            ),
+            (
+                r#"{"context":{}}"#,
+                Scope::Turn,
+                "relay.context: is no member that this relay knows",
+            ),
+            (
+                r#"{"policy":""}"#,
+                Scope::Thread,
+                "relay.policy: is no member",
+            ),
+            (
+                r#"{"scratch":"s"}"#,
+                Scope::Thread,
+                "relay.scratch: is a member for turn/start alone",
+            ),
+            (
+                r#"{"a":1,"kind":7}"#,
+                Scope::Turn,
+                "relay.kind: expected one of",
+            ),
+            (r#"{"a":1,"kind":7}"#, Scope::Turn, "relay.a: is no member"),
+        ] {
+            let fault = read(member, scope).unwrap_err();
+            assert!(fault.contains(named), "{member}: {fault}");
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! Threads that the client starts, resumes and forks: their route, and what their turns are like.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use crate::base::ids::{ProfileId, ThreadId};
+use crate::base::limits::MAX_THREADS;
+use crate::context::compose::Prepared;
+use crate::context::snapshot::Snapshot;
+use crate::context::turn_kind::TurnKind;
+use crate::context::wish::Wish;
+use crate::session::config_edit;
+use crate::session::eligibility::{self, Ineligible};
+use crate::session::intercept::{Ask, ClientVerdict, Prepare, Request, Target, Then, rewritten};
+use crate::session::machine::{Denial, Meaning, Session};
+use crate::session::methods::ThreadWay;
+use crate::session::relay_member::RelayMember;
+use crate::wire::envelope::{Envelope, member, member_text};
+
+/// What the turns of a thread are like where they don't say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Habits {
+    /// What they are for.
+    pub kind: TurnKind,
+    /// Whose overlay they get.
+    pub profile: Option<ProfileId>,
+    /// Whether they have tools for the memory; unknown counts as no.
+    pub memory_tools: bool,
+}
+
+impl Habits {
+    /// What a turn with `member` wishes.
+    pub fn wish(&self, member: &RelayMember) -> Wish {
+        let has_tools = member.memory_tools.unwrap_or(self.memory_tools);
+        Wish {
+            kind: member.kind.unwrap_or(self.kind),
+            profile: member.profile.clone().or_else(|| self.profile.clone()),
+            has_memory_tools: has_tools && member.tools_disabled != Some(true),
+        }
+    }
+}
+
+/// A thread whose route is not decided.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct OpenThread {
+    request: Request,
+    habits: Habits,
+}
+
+/// A thread whose route waits for the user's configuration.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Route {
+    thread: OpenThread,
+    snapshot: Option<Arc<Snapshot>>,
+}
+
+impl Session {
+    pub(super) fn on_thread(
+        &self,
+        line: &Bytes,
+        way: ThreadWay,
+        request: Request,
+        member: RelayMember,
+    ) -> ClientVerdict {
+        if self.registry.is_full() {
+            let denial = Denial::Busy {
+                what: "threads are open",
+                limit: MAX_THREADS,
+            };
+            let id = request.id;
+            return ClientVerdict::Refuse { id, denial };
+        }
+        let habits = self.habits(line, way, &request.params, member);
+        let wish = habits.wish(&RelayMember::default());
+        let target = Target::Thread(OpenThread { request, habits });
+        ClientVerdict::Prepare(Prepare { wish, target })
+    }
+
+    /// What the turns of the thread will be like: as the client says, else as they were.
+    ///
+    /// Codex is told of dynamic tools at the start alone; a fork is a thread of its own.
+    fn habits(
+        &self,
+        line: &[u8],
+        way: ThreadWay,
+        params: &Range<usize>,
+        member: RelayMember,
+    ) -> Habits {
+        let known = match way {
+            ThreadWay::Resume => member_text(line, params, &["threadId"])
+                .and_then(|id| Some(self.registry.find(&id)?.habits.clone()))
+                .unwrap_or_default(),
+            ThreadWay::Start => Habits {
+                memory_tools: has_memory_tools(line, params),
+                ..Habits::default()
+            },
+            ThreadWay::Fork => Habits::default(),
+        };
+        Habits {
+            kind: member.kind.unwrap_or(known.kind),
+            profile: member.profile.or(known.profile),
+            memory_tools: member.memory_tools.unwrap_or(known.memory_tools),
+        }
+    }
+
+    /// Asks codex for the user's configuration, where the client's params leave the route open.
+    pub(super) fn ask_for_config(
+        &mut self,
+        line: &Bytes,
+        thread: OpenThread,
+        prepared: Option<&Prepared>,
+    ) -> ClientVerdict {
+        let snapshot = prepared.map(|prepared| Arc::clone(&prepared.snapshot));
+        let route = Route { thread, snapshot };
+        if let Some(why) = eligibility::of_params(line, &route.thread.request.params) {
+            return self.route(line, route, Some(why));
+        }
+        if self.is_silent {
+            return self.route(line, route, None);
+        }
+        let (id, question) = self
+            .own
+            .ask("config/read", &json!({ "includeLayers": false }));
+        let then = Then::Route(route);
+        ClientVerdict::Ask(Ask { question, id, then })
+    }
+
+    pub(super) fn route_by_config(
+        &mut self,
+        line: &Bytes,
+        route: Route,
+        answer: Option<&Bytes>,
+    ) -> ClientVerdict {
+        self.is_silent |= answer.is_none();
+        let params = &route.thread.request.params;
+        let ineligible = answer.and_then(|answer| {
+            let envelope = Envelope::read(answer).filter(|envelope| !envelope.is_error)?;
+            let config = member(answer, &envelope.result?, &["config"])?;
+            eligibility::of_config((line, params), (answer, &config))
+        });
+        self.route(line, route, ineligible)
+    }
+
+    fn route(
+        &mut self,
+        line: &Bytes,
+        Route { thread, snapshot }: Route,
+        ineligible: Option<Ineligible>,
+    ) -> ClientVerdict {
+        let OpenThread { request, habits } = thread;
+        if let Some(why) = ineligible {
+            tracing::debug!("thread not routed: {}", why.words());
+        }
+        let edit = match ineligible {
+            Some(_) => None,
+            None => config_edit::route(line, &request.params, &self.config.base_url),
+        };
+        let meaning = Meaning::Thread {
+            routed: edit.is_some(),
+            // An oversized text refuses the turn, which can say why, not the thread.
+            snapshot: snapshot.filter(|snapshot| self.measure(snapshot).is_ok()),
+            habits,
+        };
+        let _ = self.pending.try_note(request.id, meaning);
+        rewritten(edit.into_iter().collect())
+    }
+
+    /// Notes a request whose answer means a loss to one thread.
+    pub(super) fn on_parting(
+        &mut self,
+        line: &Bytes,
+        Request { id, params }: Request,
+        meaning: fn(ThreadId) -> Meaning,
+    ) -> ClientVerdict {
+        let thread = member_text(line, &params, &["threadId"]).and_then(ThreadId::new);
+        let meaning = thread.map_or(Meaning::Other, meaning);
+        let _ = self.pending.try_note(id, meaning);
+        ClientVerdict::Pass
+    }
+}
+
+/// Whether the dynamic tools in `params` have both tools for the memory, deferred and namespaced
+/// ones included.
+fn has_memory_tools(line: &[u8], params: &Range<usize>) -> bool {
+    let tools = member(line, params, &["dynamicTools"])
+        .and_then(|at| serde_json::from_slice::<Value>(line.get(at)?).ok());
+    let tools = tools.unwrap_or_default();
+    let names: Vec<&str> = tools
+        .as_array()
+        .into_iter()
+        .flatten()
+        .flat_map(|tool| match tool.get("tools").and_then(Value::as_array) {
+            Some(inner) => inner.iter().collect(),
+            None => vec![tool],
+        })
+        .filter_map(|tool| tool.get("name")?.as_str())
+        .collect();
+    MEMORY_TOOLS.iter().all(|name| names.contains(name))
+}
+
+/// The tools that a memory is read with.
+pub const MEMORY_TOOLS: [&str; 2] = ["memory_search", "memory_get"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_memory_tools_make_it_wherever_they_stand() {
+        let has = |tools: &str| {
+            let params = format!("{{\"dynamicTools\":{tools}}}");
+            has_memory_tools(params.as_bytes(), &(0..params.len()))
+        };
+        let search = r#"{"type":"function","name":"memory_search"}"#;
+        let get = r#"{"type":"function","name":"memory_get","deferLoading":true}"#;
+        assert!(has(&format!("[{search},{get}]")));
+        assert!(has(&format!(
+            r#"[{{"type":"namespace","name":"m","tools":[{search},{get}]}}]"#
+        )));
+        assert!(has(&format!(
+            r#"[{search},{{"type":"namespace","name":"m","tools":[{get}]}}]"#
+        )));
+        for tools in [
+            "[]".to_owned(),
+            "null".to_owned(),
+            "7".to_owned(),
+            format!("[{search}]"),
+            format!(r#"[{search},{{"type":"namespace","name":"memory_get","tools":[]}}]"#),
+        ] {
+            assert!(!has(&tools), "{tools}");
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! Turns that the client starts and steers: their context, references and generation.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::json;
+
+use crate::base::ids::{Generation, ThreadId};
+use crate::context::compose::Prepared;
+use crate::context::reference::{self, Reference};
+use crate::context::turn_kind::TurnKind;
+use crate::context::wish::Wish;
+use crate::session::config_edit;
+use crate::session::intercept::{Ask, ClientVerdict, Prepare, Request, Target, Then, rewritten};
+use crate::session::machine::{Denial, Meaning, Remark, Session};
+use crate::session::own::OwnId;
+use crate::session::registry::Thread;
+use crate::session::relay_member::RelayMember;
+use crate::wire::edit::Edit;
+use crate::wire::envelope::{Envelope, member_text};
+
+/// A turn that waits for its context.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct StartTurn {
+    request: Request,
+    thread: ThreadId,
+    scratch: Option<String>,
+}
+
+/// A turn that waits until its thread was told of the references.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Delivering {
+    turn: StartTurn,
+    wish: Wish,
+    prepared: Arc<Prepared>,
+    fresh: Generation,
+    files: Vec<String>,
+}
+
+impl Session {
+    pub(super) fn on_turn_start(
+        &mut self,
+        line: &Bytes,
+        request: Request,
+        member: RelayMember,
+    ) -> ClientVerdict {
+        let thread = member_text(line, &request.params, &["threadId"]).and_then(ThreadId::new);
+        let known = thread
+            .as_ref()
+            .and_then(|id| self.registry.find(id.as_str()));
+        let wish = known.map_or_else(
+            || Wish {
+                kind: member.kind.unwrap_or_default(),
+                ..Wish::default()
+            },
+            |known| known.habits.wish(&member),
+        );
+        if member.scratch.is_some() && wish.kind != TurnKind::Heartbeat {
+            let fault = "relay.scratch: goes with kind heartbeat alone".to_owned();
+            let denial = Denial::RelayMember { fault };
+            let id = request.id;
+            return ClientVerdict::Refuse { id, denial };
+        }
+        let is_known = known.is_some();
+        let Some(thread) = thread.filter(|_| is_known) else {
+            let edit = scratch_edit(line, &request.params, member.scratch.as_deref());
+            let _ = self.pending.try_note(request.id, Meaning::Other);
+            return rewritten(edit.into_iter().collect());
+        };
+        let turn = StartTurn {
+            request,
+            thread,
+            scratch: member.scratch,
+        };
+        if let Some(generation) = self.registry.steer(turn.thread.as_str()) {
+            return self.send_turn(line, turn, Some(generation));
+        }
+        let target = Target::Turn(turn);
+        ClientVerdict::Prepare(Prepare { wish, target })
+    }
+
+    /// Tells the thread of the references that are due, before its turn starts.
+    pub(super) fn deliver(
+        &mut self,
+        line: &Bytes,
+        turn: StartTurn,
+        wish: Wish,
+        prepared: Option<Arc<Prepared>>,
+        fresh: Generation,
+    ) -> ClientVerdict {
+        let known = self.registry.find(turn.thread.as_str());
+        let is_routed = known.is_some_and(|known| known.routed);
+        let is_busy = known.is_some_and(Thread::is_running);
+        let measured = prepared
+            .ok_or(Denial::ContextUnavailable)
+            .and_then(|prepared| self.measure(&prepared.snapshot).map(|()| prepared));
+        let prepared = match measured {
+            Ok(prepared) => prepared,
+            Err(denial) if is_routed => {
+                let id = turn.request.id;
+                return ClientVerdict::Refuse { id, denial };
+            }
+            // Its requests don't come to us: there is no text that they would lack.
+            Err(_) => return self.send_turn(line, turn, None),
+        };
+        let due = self
+            .delivery
+            .due(turn.thread.as_str(), &prepared.references);
+        // What is put into a running turn would stand in the middle of it.
+        if due.is_empty() || is_busy {
+            return self.admit(line, turn, &wish, &prepared, fresh);
+        }
+        let (id, question) = self.ask_to_inject(&turn.thread, &due);
+        let then = Then::Start(Delivering {
+            turn,
+            wish,
+            prepared,
+            fresh,
+            files: due.into_iter().map(|it| it.path).collect(),
+        });
+        ClientVerdict::Ask(Ask { question, id, then })
+    }
+
+    fn ask_to_inject(&mut self, thread: &ThreadId, due: &[Reference]) -> (OwnId, Bytes) {
+        let params = json!({ "threadId": thread.as_str(), "items": [reference::item(due)] });
+        let (id, question) = self.own.ask("thread/inject_items", &params);
+        self.delivery.sent(thread, id, due);
+        (id, question)
+    }
+
+    /// Starts the turn, also where the references didn't reach the thread: they are due again then.
+    pub(super) fn start_delivered(
+        &mut self,
+        line: &Bytes,
+        delivering: Delivering,
+        answer: Option<&Bytes>,
+    ) -> ClientVerdict {
+        let Delivering {
+            turn,
+            wish,
+            prepared,
+            fresh,
+            files,
+        } = delivering;
+        let envelope = answer.map(Envelope::read);
+        let why = match envelope {
+            None => Some("codex didn't answer in time"),
+            Some(Some(envelope)) if !envelope.is_error => None,
+            Some(_) => Some("codex answered with an error"),
+        };
+        if let Some(why) = why {
+            let thread = turn.thread.clone();
+            self.remarks
+                .push(Remark::NotDelivered { thread, files, why });
+        }
+        self.admit(line, turn, &wish, &prepared, fresh)
+    }
+
+    fn admit(
+        &mut self,
+        line: &Bytes,
+        turn: StartTurn,
+        wish: &Wish,
+        prepared: &Prepared,
+        fresh: Generation,
+    ) -> ClientVerdict {
+        let known = self.registry.find(turn.thread.as_str());
+        if !known.is_some_and(|known| known.routed) {
+            return self.send_turn(line, turn, None);
+        }
+        // The text of a turn that is unlike the others isn't one for the requests between turns.
+        let is_usual =
+            known.is_some_and(|known| known.habits.wish(&RelayMember::default()) == *wish);
+        let thread = turn.thread.as_str();
+        if let Some(change) = self
+            .registry
+            .note_text(thread, &prepared.snapshot, is_usual)
+        {
+            let thread = turn.thread.clone();
+            self.remarks.push(Remark::ContextChanged { thread, change });
+        }
+        let snapshot = Arc::clone(&prepared.snapshot);
+        let admitted = self.registry.admit(turn.thread.as_str(), fresh, snapshot);
+        self.send_turn(line, turn, admitted)
+    }
+
+    pub(super) fn on_turn_steer(
+        &mut self,
+        line: &Bytes,
+        Request { id, params }: Request,
+    ) -> ClientVerdict {
+        let _ = self.pending.try_note(id, Meaning::Other);
+        let generation = member_text(line, &params, &["threadId"])
+            .and_then(|thread| self.registry.find(&thread)?.generation().cloned())
+            .filter(|_| self.client.experimental_api);
+        let edit =
+            generation.and_then(|live| config_edit::generation(line, &params, live.as_str(), true));
+        rewritten(edit.into_iter().collect())
+    }
+
+    /// Sends a `turn/start`, with the generation that it was admitted under if it was.
+    fn send_turn(
+        &mut self,
+        line: &Bytes,
+        turn: StartTurn,
+        generation: Option<Generation>,
+    ) -> ClientVerdict {
+        let StartTurn {
+            request: Request { id, params },
+            thread,
+            scratch,
+        } = turn;
+        let mut edits = Vec::new();
+        edits.extend(scratch_edit(line, &params, scratch.as_deref()));
+        let Some(generation) = generation else {
+            let _ = self.pending.try_note(id, Meaning::Other);
+            return rewritten(edits);
+        };
+        // Codex refuses the member of a client that didn't ask for experimental ones: the turn
+        // is then known by its thread.
+        if self.client.experimental_api {
+            let edit = config_edit::generation(line, &params, generation.as_str(), false);
+            edits.extend(edit);
+        }
+        let _ = self
+            .pending
+            .try_note(id, Meaning::Turn { thread, generation });
+        rewritten(edits)
+    }
+}
+
+fn scratch_edit(line: &[u8], params: &Range<usize>, scratch: Option<&str>) -> Option<Edit> {
+    config_edit::last_input(line, params, scratch?)
+}
