@@ -9,6 +9,7 @@ mod oversize;
 mod passing;
 mod private_endpoint;
 mod programs;
+mod references;
 mod refused;
 mod routes;
 mod scripts;

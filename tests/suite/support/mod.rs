@@ -1,5 +1,6 @@
 //! What the tests stand on: the pinned codex, an isolated home, a client, a scripted model, processes.
 
+pub(crate) mod blocks;
 #[macro_use]
 pub(crate) mod case;
 pub(crate) mod client;
