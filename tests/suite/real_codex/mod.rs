@@ -4,6 +4,7 @@
 //! sends is witnessed by a tap behind it.
 
 mod bytes;
+mod context;
 mod injection;
 mod oversize;
 mod passing;
