@@ -126,7 +126,7 @@ impl Launch<'_> {
         client
     }
 
-    fn spawn(&self) -> Client {
+    pub(crate) fn spawn(&self) -> Client {
         let mut command = if self.is_plain {
             Command::new(&self.codex)
         } else {
