@@ -61,9 +61,9 @@ pub const MAX_MESSAGE_BYTES: usize = 33_554_432;
 /// The metadata string of a request. / It names a turn; a megabyte is already absurd.
 pub const MAX_METADATA_BYTES: usize = 1_048_576;
 
-/// The head of an HTTP request from codex. / Room for a metadata header of its full size, whose
-/// characters may be escaped.
-pub const MAX_HEAD_BYTES: usize = 2 * 1024 * 1024;
+/// The head of an HTTP request from codex. / Room for a metadata header of its full size; as much
+/// may wait for a codex that doesn't read.
+pub const MAX_HEAD_BYTES: usize = 1_048_576 + 131_072;
 
 /// Header lines of one message.
 pub const MAX_HEADERS: usize = 256;
@@ -76,8 +76,10 @@ pub const MAX_JSON_DEPTH: usize = 1024;
 /// descriptor.
 pub const MAX_CONNECTIONS: usize = 1024;
 
-/// Sending the head of a request. / A peer that sends one byte a second must not hold a place.
-pub const HEAD_DEADLINE: Duration = Duration::from_secs(10);
+/// Sending the head of a request, the wait for it on an open connection included. / Longer than
+/// codex keeps an idle connection (90 s), so that it is codex who closes: a request that meets our
+/// close would be lost.
+pub const HEAD_DEADLINE: Duration = Duration::from_mins(2);
 
 /// Name resolution, TCP and TLS to the upstream.
 pub const CONNECT_DEADLINE: Duration = Duration::from_secs(10);

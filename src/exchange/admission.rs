@@ -65,7 +65,9 @@ impl Gate {
             .iter()
             .map(HeaderValue::as_bytes)
             .collect();
-        let foreign = uri.authority().is_some() || hosts != [self.authority.as_bytes()];
+        let foreign = method == Method::CONNECT
+            || uri.authority().is_some()
+            || hosts != [self.authority.as_bytes()];
         if foreign || headers.contains_key(ORIGIN) {
             return Err(NotFound);
         }
@@ -100,10 +102,11 @@ impl fmt::Display for NotFound {
 /// Whether a path could mean another one to somebody behind us.
 fn is_devious(path: &str) -> bool {
     let lower = path.to_ascii_lowercase();
-    let encoded = ["%2e", "%2f", "%5c", "\\", "//"];
+    let encoded = ["%00", "%2e", "%2f", "%5c", "\\", "//"];
     encoded.iter().any(|trick| lower.contains(trick))
         || path
             .split('/')
+            .filter_map(|segment| segment.split(';').next())
             .any(|segment| segment == "." || segment == "..")
 }
 
@@ -171,6 +174,8 @@ mod tests {
             format!("/{word}/v1//responses"),
             format!("/{word}/v1/a\\b"),
             format!("/{word}/v1/./responses"),
+            format!("/{word}/v1/..;a/responses"),
+            format!("/{word}/v1/..%00/responses"),
             format!("http://127.0.0.1:7/{word}/v1/responses"),
         ] {
             assert_eq!(

@@ -38,7 +38,13 @@ impl Body {
     }
 
     fn scan(&mut self, bytes: &[u8]) -> Result<(), ScanError> {
-        let mut members = Members::at(bytes, 0)?;
+        // Behind a byte order mark no JSON begins; what stands there still says whose it is.
+        let start = if bytes.starts_with(BYTE_ORDER_MARK) {
+            BYTE_ORDER_MARK.len()
+        } else {
+            0
+        };
+        let mut members = Members::at(bytes, start)?;
         self.first = members.position();
         while let Some(member) = members.next_member()? {
             self.is_empty = false;
@@ -51,6 +57,12 @@ impl Body {
                 self.is_create |= text(bytes, &member.value).as_deref() == Some("response.create");
             }
         }
+        if start > 0 {
+            return Err(ScanError::Syntax { at: 0 });
+        }
         scan::ends_at(bytes, members.position())
     }
 }
+
+/// U+FEFF in UTF-8.
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();

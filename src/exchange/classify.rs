@@ -156,6 +156,7 @@ impl Identity {
             } else if is("turn_id") {
                 agree(&mut self.turn, value(), &mut self.contradictory);
             } else if is(GENERATION_MEMBER) {
+                self.unreadable |= value().is_none() && !is_null(metadata, &member.value);
                 agree(&mut self.generation, value(), &mut self.contradictory);
             }
         }

@@ -138,6 +138,7 @@ fn what_cannot_be_read_is_unrecognized() {
         r#"{"client_metadata":{"x-codex-turn-metadata":"nonsense"}}"#.to_owned(),
         body(r#""thread_id":"t","request_kind":"surprise""#, ""),
         body(r#""thread_id":"t""#, ""),
+        body(&format!(r#"{NESTED},"codex_relay_generation":7"#), ""),
         body(r#""request_kind":"turn""#, ""),
         body(
             &format!(r#"{NESTED},"pad":"{}""#, "x".repeat(MAX_METADATA_BYTES)),

@@ -66,6 +66,16 @@ pub struct Read {
 }
 
 impl Feed {
+    /// Whether nothing can ever be injected: then no request needs to be read, or understood.
+    pub fn is_silent(&self) -> bool {
+        match self {
+            Self::Nobody => true,
+            Self::Local(local) => {
+                local.workspace.is_none() && local.memory_guidance.trim().is_empty()
+            }
+        }
+    }
+
     /// Reads the current context for a wish; what was lost is logged.
     pub async fn prepare(&self, wish: &Wish) -> Result<Arc<Prepared>, FeedError> {
         let Self::Local(local) = self else {

@@ -58,25 +58,29 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Down<R, W> {
                         return;
                     }
                     if self.track.is_over {
-                        let _ = self.to.write_all(&close_frame(OVER_THE_BOUND)).await;
-                        break;
+                        return self.close(OVER_THE_BOUND).await;
                     }
                 }
                 Some(word) = self.words.recv(), if may_speak => {
-                    let frame = match &word {
-                        Word::Close(reason) => close_frame(reason),
-                        Word::Text(text) => text_frame(text),
+                    let text = match word {
+                        Word::Close(reason) => return self.close(reason).await,
+                        Word::Text(text) => text,
                     };
+                    let frame = text_frame(&text);
                     if self.to.write_all(&frame).await.is_err() || self.to.flush().await.is_err() {
                         return;
-                    }
-                    if matches!(word, Word::Close(_)) {
-                        break;
                     }
                 }
             }
         }
+        // The upstream has ended in the middle of a head: that is what it said.
         let _ = self.to.write_all(&self.buffer).await;
+        let _ = self.to.shutdown().await;
+    }
+
+    /// Ends the connection with a close of our own, behind which no data may come.
+    async fn close(mut self, reason: &str) {
+        let _ = self.to.write_all(&close_frame(reason)).await;
         let _ = self.to.shutdown().await;
     }
 }

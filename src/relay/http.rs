@@ -23,7 +23,7 @@ use crate::relay::body::{Counted, Pieces, ReadError, drain, read};
 use crate::relay::budget::{Budget, Busy, Share};
 use crate::relay::judge::{Judged, judge};
 use crate::relay::listener::{Pump, Relay};
-use crate::relay::upgrade::upgrade;
+use crate::relay::upgrade::{tunnel, upgrade};
 use crate::upstream::client::{OutBody, SendError, Usage, never};
 use crate::upstream::destination::Base;
 use crate::upstream::fault::{Fault, Hop};
@@ -57,6 +57,7 @@ pub async fn exchange(
         Subject::ResponsesUpgrade if is_upgrade => {
             return Ok(upgrade(relay, onward, hand_over).await);
         }
+        Subject::Other if is_upgrade => return Ok(tunnel(relay, onward, hand_over).await),
         Subject::Responses => model_request(&relay, onward, body).await,
         Subject::Other | Subject::ResponsesUpgrade => pass(&relay, onward, body).await,
     };
@@ -105,14 +106,15 @@ async fn pass(relay: &Relay, onward: Onward, body: Incoming) -> Result<Response<
     Ok(back(response))
 }
 
-/// Passes a model request on: untouched where its header says so, else as it is judged.
+/// Passes a model request on: unread where its header says so or nothing can be injected, else as it
+/// is judged.
 async fn model_request(
     relay: &Relay,
     onward: Onward,
     body: Incoming,
 ) -> Result<Response<OutBody>, Refusal> {
     let identity = Identity::from_headers(&onward.parts.headers);
-    if identity.is_marked() {
+    if identity.is_marked() || relay.feed.is_silent() {
         return pass_counted(relay, onward, body).await;
     }
     let is_zstd = match encoding(&onward.parts.headers) {
@@ -194,7 +196,7 @@ async fn pass_counted(
         let bytes = seen + drain(rest).await;
         return Err(Refusal::too_large(Measured::Body, bytes));
     }
-    tracing::debug!("model request with a child's mark passed unread");
+    tracing::debug!("model request passed unread");
     Ok(back(result?))
 }
 

@@ -41,6 +41,9 @@ pub async fn judge(
     mut identity: Identity,
     measured: Measured,
 ) -> Judged {
+    if relay.feed.is_silent() {
+        return Judged::Forward;
+    }
     identity.read_body(bytes, body);
     let mut claimed = None;
     let mut planned = plan(identity, body, relay.on_unrecognized, |request| {

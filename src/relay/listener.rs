@@ -93,6 +93,7 @@ async fn connection(stream: TcpStream, relay: Arc<Relay>) {
         .max_buf_size(MAX_HEAD_BYTES)
         .max_headers(MAX_HEADERS)
         .preserve_header_case(true)
+        .auto_date_header(false)
         .serve_connection(TokioIo::new(stream), service)
         .with_upgrades()
         .await;

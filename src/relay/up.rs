@@ -1,4 +1,4 @@
-//! From codex to the upstream: messages that decide are read whole, everything else passes.
+//! From codex to the upstream: messages are read whole and judged, control frames pass at once.
 
 use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -45,18 +45,10 @@ struct Message {
     text: BytesMut,
     /// Its size so far.
     size: u64,
-    /// What it is; none between messages.
-    kind: Option<Kind>,
+    /// What its first fragment said; none between messages.
+    opcode: Option<OpCode>,
     /// What it takes of the budget.
     share: Option<Share>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    /// Text: read whole, then judged.
-    Judged,
-    /// Binary, or of an opcode we don't know: passes frame by frame.
-    Passed,
 }
 
 impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Up<'a, R, W> {
@@ -84,25 +76,24 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Up<'a, R, W> {
 
     async fn frame(&mut self) -> Result<(), End> {
         let (head, raw) = self.head().await?;
-        if head.opcode.is_control() || head.mask.is_none() {
+        // No extension was agreed on, and a client masks: what isn't so can't be read.
+        if head.reserved != 0 || head.mask.is_none() {
+            return Err(End::CodexGone);
+        }
+        if head.opcode.is_control() {
             return self.pass_frame(&head, raw).await;
         }
-        let kind = match (head.opcode, self.message.kind) {
-            (OpCode::Continuation, Some(kind)) => kind,
-            (OpCode::Text, None) => Kind::Judged,
-            _ => Kind::Passed,
+        let opcode = match (head.opcode, self.message.opcode) {
+            (OpCode::Continuation, Some(opcode)) => opcode,
+            (OpCode::Text | OpCode::Binary, None) => head.opcode,
+            _ => return Err(End::CodexGone),
         };
-        self.message.kind = (!head.fin).then_some(kind);
-        match kind {
-            Kind::Passed => self.pass_frame(&head, raw).await,
-            Kind::Judged => {
-                self.collect(&head).await?;
-                if head.fin {
-                    return self.judge().await;
-                }
-                Ok(())
-            }
+        self.message.opcode = Some(opcode);
+        self.collect(&head).await?;
+        if head.fin {
+            return self.judge(opcode).await;
         }
+        Ok(())
     }
 
     /// Reads the next head, and its bytes as they came.
@@ -188,8 +179,8 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Up<'a, R, W> {
         Ok(())
     }
 
-    /// Decides on a whole text message.
-    async fn judge(&mut self) -> Result<(), End> {
+    /// Decides on a whole message; a binary one only has a bound.
+    async fn judge(&mut self, opcode: OpCode) -> Result<(), End> {
         let Message {
             text, size, share, ..
         } = std::mem::take(&mut self.message);
@@ -203,9 +194,12 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Up<'a, R, W> {
             return refuse(&self.say, &refusal).await;
         }
         let text = text.freeze();
+        if opcode == OpCode::Binary {
+            return self.send(vec![text], opcode).await;
+        }
         let body = Body::read(&text);
         if !body.is_create {
-            return self.send(vec![text]).await;
+            return self.send(vec![text], opcode).await;
         }
         let judged = judge(
             self.relay,
@@ -217,7 +211,7 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Up<'a, R, W> {
         match judged.await {
             Judged::Forward => {
                 tracing::debug!(bytes = text.len(), "model message passed");
-                self.send(vec![text]).await
+                self.send(vec![text], opcode).await
             }
             Judged::Inject {
                 pieces,
@@ -236,18 +230,17 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Up<'a, R, W> {
                     return Err(End::UpstreamGone);
                 }
                 tracing::debug!(from = text.len(), to = size, "model message injected");
-                self.send(pieces).await
+                self.send(pieces, opcode).await
             }
             Judged::Refuse(refusal) => refuse(&self.say, &refusal).await,
         }
     }
 
-    /// Sends a text message in fragments, masked anew.
-    async fn send(&mut self, pieces: Vec<Bytes>) -> Result<(), End> {
+    /// Sends a message in fragments, masked anew.
+    async fn send(&mut self, pieces: Vec<Bytes>, mut opcode: OpCode) -> Result<(), End> {
         let mut left: usize = pieces.iter().map(Bytes::len).sum();
         let mut pieces = pieces.into_iter();
         let mut piece = Bytes::new();
-        let mut opcode = OpCode::Text;
         loop {
             let size = left.min(FRAGMENT_BYTES);
             left -= size;

@@ -10,6 +10,8 @@ use http::{HeaderMap, Response, StatusCode};
 use http_body_util::{BodyExt, Empty, Full};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
+use tokio::io::copy_bidirectional;
 use tokio::sync::mpsc;
 
 use crate::base::limits::{
@@ -70,8 +72,48 @@ pub async fn upgrade(
         tracing::debug!("second handshake on one connection");
     }
     let mut answer = back(response);
+    // None was offered: one that is claimed all the same would make codex compress.
+    answer.headers_mut().remove(SEC_WEBSOCKET_EXTENSIONS);
     ask_for_upgrade(answer.headers_mut());
     announce_room(answer.headers_mut(), text);
+    answer
+}
+
+/// Passes a handshake for something that the relay doesn't read, and then its bytes both ways.
+pub async fn tunnel(
+    relay: Arc<Relay>,
+    mut onward: Onward,
+    hand_over: mpsc::Sender<Pump>,
+) -> Response<OutBody> {
+    let on_codex = onward.parts.extensions.remove::<OnUpgrade>();
+    let asked = onward.parts.headers.get(UPGRADE).cloned();
+    let (Some(on_codex), Some(asked)) = (on_codex, asked) else {
+        return plain(StatusCode::BAD_REQUEST, "not a handshake");
+    };
+    let mut headers = end_to_end(&onward.parts.headers);
+    headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+    headers.insert(UPGRADE, asked.clone());
+    let body = Empty::<Bytes>::new().map_err(never).boxed_unsync();
+    let answered = onward.send(&relay, body, Usage::Upgrade, headers).await;
+    let mut response = match answered {
+        Ok(response) => response,
+        Err(refusal) => return refused(&refusal),
+    };
+    if response.status() != StatusCode::SWITCHING_PROTOCOLS {
+        return back(response);
+    }
+    let on_upstream = hyper::upgrade::on(&mut response);
+    let pump = Box::pin(async move {
+        if let Ok((codex, upstream)) = tokio::try_join!(on_codex, on_upstream) {
+            let (mut codex, mut upstream) = (TokioIo::new(codex), TokioIo::new(upstream));
+            let _ = copy_bidirectional(&mut codex, &mut upstream).await;
+        }
+    });
+    let _ = hand_over.try_send(pump);
+    let mut answer = back(response);
+    let headers = answer.headers_mut();
+    headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+    headers.insert(UPGRADE, asked);
     answer
 }
 

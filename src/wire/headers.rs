@@ -2,8 +2,8 @@
 
 use http::HeaderMap;
 use http::header::{
-    CONNECTION, HOST, HeaderName, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING,
-    UPGRADE,
+    CONNECTION, EXPECT, HOST, HeaderName, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE,
+    TRANSFER_ENCODING, UPGRADE,
 };
 
 /// The metadata of the turn, as a JSON object in a string.
@@ -25,7 +25,8 @@ pub const RELAY_REASON: &str = "x-codex-relay-reason";
 /// Copies what goes on to the next hop, in its order and with its repeats.
 ///
 /// Left out is what belongs to the hop that the message came over (RFC 9110, section 7.6.1), also
-/// `Host` and `Transfer-Encoding`: name and framing are those of the next hop. `Trailer` stays, as
+/// `Host` and `Transfer-Encoding`, because name and framing are those of the next hop, and `Expect`,
+/// which is answered here. `Trailer` stays, as
 /// trailers do.
 pub fn end_to_end(headers: &HeaderMap) -> HeaderMap {
     let named: Vec<&str> = headers
@@ -63,8 +64,9 @@ pub fn wants_trailers(headers: &HeaderMap) -> bool {
 }
 
 /// Headers that say something about one hop.
-const ONE_HOP: [HeaderName; 7] = [
+const ONE_HOP: [HeaderName; 8] = [
     CONNECTION,
+    EXPECT,
     HOST,
     PROXY_AUTHENTICATE,
     PROXY_AUTHORIZATION,

@@ -95,7 +95,7 @@ async fn refusal_passes_unless_there_are_no_websockets() {
 
 #[tokio::test]
 async fn upstream_that_takes_no_connection_sends_codex_to_http() {
-    let mut mirror = Mirror::towards(Some("http://127.0.0.1:1/up")).await;
+    let mut mirror = Mirror::towards("http://127.0.0.1:1/up").await;
     mirror.thread("t").await;
     let mut codex = mirror.dial().await;
     codex.write(&mirror.head("GET", "/responses", ASK)).await;

@@ -298,3 +298,55 @@ async fn read_request(peer: &mut Peer) -> (String, String) {
     let body = String::from_utf8(peer.exactly(length).await).unwrap();
     (head, body)
 }
+
+#[tokio::test]
+async fn other_protocols_pass_as_a_tunnel() {
+    let mirror = mirror().await;
+    let mut codex = mirror.dial().await;
+    let ask = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Extensions: permessage-deflate\r\n";
+    codex
+        .write(&mirror.head("GET", "/realtime?model=x", ask))
+        .await;
+    let mut upstream = mirror.accept().await;
+    let head = upstream.head().await.to_lowercase();
+    assert!(
+        head.starts_with("get /up/realtime?model=x http/1.1"),
+        "{head}"
+    );
+    assert!(
+        head.contains("upgrade: websocket") && head.contains("permessage-deflate"),
+        "{head}"
+    );
+    upstream
+        .write(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+        .await;
+    assert!(codex.head().await.starts_with("HTTP/1.1 101 "));
+    codex.write(b"\xC1up").await;
+    assert_eq!(upstream.exactly(3).await, b"\xC1up");
+    upstream.write(b"\xC1down").await;
+    assert_eq!(codex.exactly(5).await, b"\xC1down");
+}
+
+#[tokio::test]
+async fn proxies_are_not_asked_for_through_the_private_path() {
+    let mirror = mirror().await;
+    let mut codex = mirror.dial().await;
+    codex.write(&mirror.head("CONNECT", "/x", "")).await;
+    let head = codex.head().await;
+    assert!(head.starts_with("HTTP/1.1 404 "), "{head}");
+}
+
+#[tokio::test]
+async fn without_a_context_nothing_has_to_be_understood() {
+    let mirror = Mirror::silent().await;
+    let odd = json!({"thread_id": "t", "request_kind": "odd"});
+    for (headers, body) in [
+        ("", request(&odd, "")),
+        ("Content-Encoding: br\r\n", "{".to_owned()),
+    ] {
+        let mut codex = mirror.dial().await;
+        codex.write(&mirror.post(headers, body.as_bytes())).await;
+        let mut upstream = mirror.accept().await;
+        assert_eq!(read_request(&mut upstream).await.1, body);
+    }
+}

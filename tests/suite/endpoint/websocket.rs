@@ -99,6 +99,44 @@ async fn pong_passes_while_a_long_message_goes_up() {
 }
 
 #[tokio::test]
+async fn nothing_comes_behind_a_close_of_ours() {
+    let mirror = mirror().await;
+    let (mut codex, mut upstream, _) = mirror.socket("", "").await;
+    let first = unmasked(0x01, b"x");
+    let limit = vec![b'y'; 33_554_432];
+    let rest = [unmasked(0x80, &limit), unmasked(0x81, b"next")].concat();
+    upstream.write(&first).await;
+    // The relay may hang up before it has taken it all.
+    let send = async {
+        let _ = tokio::io::AsyncWriteExt::write_all(&mut upstream.0, &rest).await;
+    };
+    let read = async {
+        assert_eq!(codex.frame().await, (0x01, b"x".to_vec()));
+        let (opcode, payload) = codex.frame().await;
+        assert_eq!((opcode, &payload[..2]), (0x88, &1009_u16.to_be_bytes()[..]));
+        assert_eq!(codex.rest().await, b"");
+    };
+    tokio::join!(send, read);
+}
+
+#[tokio::test]
+async fn frames_that_break_the_protocol_end_the_connection() {
+    let mirror = mirror().await;
+    let child = request(&of_child(), "");
+    for frames in [
+        [masked(0x01, b"begun"), masked(0x81, child.as_bytes())].concat(),
+        masked(0x80, b"never begun"),
+        masked(0xC1, child.as_bytes()),
+        unmasked(0x81, child.as_bytes()),
+    ] {
+        let (mut codex, mut upstream, _) = mirror.socket("", "").await;
+        codex.write(&frames).await;
+        assert_eq!(upstream.rest().await, b"");
+        assert_eq!(codex.rest().await, b"");
+    }
+}
+
+#[tokio::test]
 async fn close_codes_and_last_frames_arrive() {
     let mirror = mirror().await;
     for code in [1000_u16, 1001, 1008, 1009, 1011, 1012, 4000] {

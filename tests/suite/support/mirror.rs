@@ -33,12 +33,22 @@ pub(crate) struct Mirror {
 impl Mirror {
     /// Starts a relay whose upstream is a socket of the test, and shakes hands.
     pub(crate) async fn start() -> Self {
-        Self::towards(None).await
+        Self::with(None, &[]).await
+    }
+
+    /// Starts a relay that has nothing to say, with a thread.
+    pub(crate) async fn silent() -> Self {
+        let mut mirror = Self::with(None, &["--context", "none"]).await;
+        mirror.thread("t").await;
+        mirror
     }
 
     /// Starts a relay with another upstream, which the test doesn't play.
-    pub(crate) async fn towards(upstream: Option<&str>) -> Self {
-        let elsewhere = upstream;
+    pub(crate) async fn towards(upstream: &str) -> Self {
+        Self::with(Some(upstream), &[]).await
+    }
+
+    async fn with(elsewhere: Option<&str>, options: &[&str]) -> Self {
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let stand_in = folder.path().join("codex");
         fs::write(&stand_in, ECHO).unwrap();
@@ -52,7 +62,7 @@ impl Mirror {
         let mut command = Command::new(env!("CARGO_BIN_EXE_codex-relay"));
         command.arg("--codex").arg(&stand_in);
         command.arg("--workspace").arg(&workspace);
-        command.args(["--upstream", url]);
+        command.args(["--upstream", url]).args(options);
         command.arg("app-server").env_clear();
         command
             .env("PATH", env!("PATH"))
