@@ -13,6 +13,7 @@ use crate::base::chain::Chain;
 use crate::base::exit::{ExitReason, SOFTWARE, USAGE};
 use crate::child::find::find;
 use crate::commands::demo::{self, DemoConfig};
+use crate::commands::doctor::{self, DoctorConfig};
 use crate::commands::init;
 use crate::commands::render::{self, RenderConfig};
 use crate::commands::tap::{self, TapConfig};
@@ -66,6 +67,7 @@ pub fn main(argv: Vec<OsString>) -> u8 {
             relay(settings, all)
         }
         Command::Demo { transport } => demo(settings, transport),
+        Command::Doctor { json } => doctor(settings, json),
         Command::Tap {
             codex,
             record,
@@ -204,6 +206,29 @@ fn demo(settings: Settings, transport: Transport) -> u8 {
                 error.exit_code()
             }
         }
+    })
+}
+
+fn doctor(settings: Settings, json: bool) -> u8 {
+    let config = DoctorConfig {
+        codex: settings.codex,
+        path: settings.path,
+        this_program: this_program(),
+        environment: settings.environment,
+        feed: settings.feed,
+        max_context_bytes: settings.max_context_bytes,
+        destination: settings.destination,
+        way_out: settings.way_out,
+    };
+    with_runtime(|runtime| {
+        let report = runtime.block_on(doctor::run(config));
+        let shown = if json {
+            format!("{:#}\n", report.json())
+        } else {
+            report.to_string()
+        };
+        let _ = std::io::stdout().write_all(shown.as_bytes());
+        u8::from(!report.is_well())
     })
 }
 

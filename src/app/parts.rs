@@ -17,14 +17,16 @@ use crate::child::command::{self, environment};
 use crate::child::find::{FindError, Found, find};
 use crate::child::group::Group;
 use crate::config::settings::Settings;
+use crate::config::standin;
 use crate::exchange::admission::Gate;
 use crate::relay::budget::Budget;
 use crate::relay::listener::{self, Relay};
+use crate::session::eligibility::Ineligible;
 use crate::session::machine::{Config, Session};
 use crate::session::shared::SharedSession;
 use crate::stdio::errors;
 use crate::stdio::inbound::Inbound;
-use crate::stdio::outbound::Outbound;
+use crate::stdio::outbound::{Outbound, OutboundEnd};
 use crate::stdio::pipe::Pipe;
 use crate::stdio::writer::{self, LineSender};
 use crate::upstream::client::Upstream;
@@ -67,6 +69,8 @@ pub enum Part {
     Listener,
     /// Codex's stdout is read to its end.
     Outbound,
+    /// Codex is too old; the client was told.
+    TooOld,
     /// TLS is ready.
     WarmUp,
     /// The client reads no more, or has everything.
@@ -110,12 +114,14 @@ pub async fn start(settings: Settings, codex_args: Vec<OsString>) -> Result<Part
     let session = SharedSession::new(Session::new(Config {
         base_url: gate.base_url(),
         max_context_bytes: settings.max_context_bytes,
+        bar: standin::is_attachment(&codex_args).then_some(Ineligible::AttachedProxy),
         own_prefix: own_prefix()?,
     }));
     let mut child = spawn_codex(found, codex_args, &settings)?;
     let group = child.id().and_then(Group::led_by);
     let (codex_gone, gone) = watch::channel(false);
     let (client, lines) = writer::queue();
+    let (closings, closed) = watch::channel(0);
     let (answer, answers) = mpsc::channel(MAX_OWN_ANSWERS);
     let mut streams = JoinSet::new();
     streams.spawn(async move {
@@ -138,9 +144,10 @@ pub async fn start(settings: Settings, codex_args: Vec<OsString>) -> Result<Part
         client: client.clone(),
         answers: answer,
         batch: BytesMut::new(),
+        closings,
     };
     spawn_readers(&mut streams, outbound, &secret, &gone, &mut child);
-    let relay = spawn_relay(socket, gate, session.clone(), settings);
+    let relay = spawn_relay((socket, closed), gate, session.clone(), settings);
     Ok(Parts {
         child,
         group,
@@ -204,8 +211,10 @@ fn spawn_readers(
     if let Some(stdout) = child.stdout.take() {
         let pipe = Pipe::new(stdout, gone.clone());
         tasks.spawn(async move {
-            outbound.pump(pipe).await;
-            Part::Outbound
+            match outbound.pump(pipe).await {
+                OutboundEnd::Over => Part::Outbound,
+                OutboundEnd::TooOld => Part::TooOld,
+            }
         });
     }
     if let Some(stderr) = child.stderr.take() {
@@ -219,7 +228,7 @@ fn spawn_readers(
 }
 
 fn spawn_relay(
-    socket: TcpListener,
+    (socket, closed): (TcpListener, watch::Receiver<u64>),
     gate: Gate,
     session: SharedSession,
     settings: Settings,
@@ -230,7 +239,7 @@ fn spawn_relay(
         session,
         feed: settings.feed,
         destination: settings.destination,
-        upstream: Upstream::default(),
+        upstream: Upstream::new(settings.way_out),
         on_unrecognized: settings.on_unrecognized,
         budget: Budget::new(),
     });
@@ -242,7 +251,7 @@ fn spawn_relay(
         });
     }
     tasks.spawn(async move {
-        listener::serve(socket, relay).await;
+        listener::serve(socket, relay, closed).await;
         Part::Listener
     });
     tasks

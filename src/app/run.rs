@@ -46,7 +46,7 @@ async fn begin(settings: Settings, codex_args: Vec<OsString>) -> Result<Running,
         lifecycle: Lifecycle::new(),
         is_stopping: false,
         is_codex_read: false,
-        has_fault: false,
+        fault: None,
     })
 }
 
@@ -58,7 +58,8 @@ struct Running {
     is_stopping: bool,
     /// Whether nothing more comes from codex's stdout.
     is_codex_read: bool,
-    has_fault: bool,
+    /// Why the relay itself gives up, whatever codex says.
+    fault: Option<ExitReason>,
 }
 
 impl Running {
@@ -84,7 +85,8 @@ impl Running {
             match action {
                 None => {}
                 Some(Action::CloseStdin) => {
-                    self.is_stopping = true;
+                    // The end of codex's stdout is codex's own end, seen early.
+                    self.is_stopping = !self.is_codex_read;
                     self.parts.inbound.abort();
                 }
                 Some(Action::Terminate) => self.signal_group(Group::terminate),
@@ -103,7 +105,11 @@ impl Running {
             Err(error) if error.is_cancelled() => None,
             Ok(Part::Listener) | Err(_) => {
                 tracing::error!("a part of the relay failed; codex is stopped");
-                self.has_fault = true;
+                self.fault = Some(ExitReason::RelayFault);
+                Some(Event::ClientClosed)
+            }
+            Ok(Part::TooOld) => {
+                self.fault = Some(ExitReason::CodexMissing);
                 Some(Event::ClientClosed)
             }
         }
@@ -120,18 +126,14 @@ impl Running {
         self.signal_group(Group::kill);
         let _ = self.parts.codex_gone.send(true);
         self.parts.inbound.abort();
-        let reason = if self.has_fault {
-            ExitReason::RelayFault
-        } else {
-            reason
-        };
+        let reason = self.fault.unwrap_or(reason);
         let Parts {
             mut streams,
             client,
             session,
             ..
         } = self.parts;
-        let is_surprise = !self.is_stopping;
+        let is_surprise = !self.is_stopping || self.fault.is_some();
         let mut is_codex_read = self.is_codex_read;
         let deliver = async {
             let mut client = Some(client);
@@ -161,7 +163,7 @@ impl Running {
 /// Whether codex's stdout is read no more: to its end, or because the reader failed.
 fn ends_codex(ended: &Result<Part, JoinError>) -> bool {
     match ended {
-        Ok(part) => *part == Part::Outbound,
+        Ok(part) => matches!(part, Part::Outbound | Part::TooOld),
         Err(error) => !error.is_cancelled(),
     }
 }

@@ -76,12 +76,16 @@ pub const MAX_JSON_DEPTH: usize = 1024;
 /// descriptor.
 pub const MAX_CONNECTIONS: usize = 1024;
 
+/// From a connection that couldn't be accepted to the next try. / Descriptors are given back in
+/// their own time; asking for them must not keep a core busy.
+pub const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
+
 /// Sending the head of a request, the wait for it on an open connection included. / Longer than
 /// codex keeps an idle connection (90 s), so that it is codex who closes: a request that meets our
 /// close would be lost.
 pub const HEAD_DEADLINE: Duration = Duration::from_mins(2);
 
-/// Name resolution, TCP and TLS to the upstream.
+/// Each step to the upstream: name and TCP, the tunnel through a proxy, TLS.
 pub const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
 
 /// Throwing away the rest of a refused body. / Codex needs milliseconds on loopback.
@@ -92,6 +96,16 @@ pub const MAX_IDLE_UPSTREAM: usize = 32;
 
 /// How long a pooled connection is kept. / Below the idle time-outs of common front ends.
 pub const IDLE_UPSTREAM: Duration = Duration::from_secs(50);
+
+/// Silence of an upstream after which its machine is asked for a sign of life. / Below the time-outs
+/// of common routers, which forget a silent connection without a word.
+pub const KEEPALIVE: Duration = Duration::from_secs(30);
+
+/// A proxy's answer to CONNECT.
+pub const MAX_TUNNEL_HEAD_BYTES: usize = 16 * 1024;
+
+/// A file of root certificates. / A whole system's roots are some 200 KiB.
+pub const MAX_CA_FILE_BYTES: u64 = 16 * 1024 * 1024;
 
 /// Fragments of a message on their way to the upstream. / A pong must not wait behind 32 MiB: on
 /// a link of 1 Mbit/s this is two seconds.
@@ -142,6 +156,9 @@ pub const MAX_QUEUED_LINES: usize = 8;
 /// goes on without.
 pub const OWN_ANSWER_DEADLINE: Duration = Duration::from_secs(5);
 
+/// The first pause before an overloaded codex is asked again; each later one is twice as long.
+pub const OVERLOAD_PAUSE: Duration = Duration::from_millis(50);
+
 /// Answers to requests of our own that wait to be taken.
 pub const MAX_OWN_ANSWERS: usize = 16;
 
@@ -153,6 +170,10 @@ pub const MAX_OPEN_REQUESTS: usize = 4096;
 
 /// Turns of one thread that are admitted at once. / One runs, others steer it.
 pub const MAX_TURNS: usize = 64;
+
+/// Each question of the doctor to codex or to the upstream. / Long enough for a slow network, short
+/// enough for a person who waits.
+pub const DOCTOR_DEADLINE: Duration = Duration::from_secs(15);
 
 // ── supervision ─────────────────────────────────────────────────────────────────────────────────
 

@@ -29,6 +29,8 @@ pub enum Reason {
     RouteClosed,
     /// The thread isn't one that the client drives.
     ThreadUnknown,
+    /// The proxy gave no way to the upstream.
+    UpstreamProxyFailed,
     /// The TLS handshake with the upstream failed.
     UpstreamTlsFailed,
     /// The upstream couldn't be reached.
@@ -37,7 +39,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason, in the order of its word.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::BodyInvalid,
         Self::Busy,
         Self::ContextTooLarge,
@@ -50,6 +52,7 @@ impl Reason {
         Self::RequestTooLarge,
         Self::RouteClosed,
         Self::ThreadUnknown,
+        Self::UpstreamProxyFailed,
         Self::UpstreamTlsFailed,
         Self::UpstreamUnreachable,
     ];
@@ -69,6 +72,7 @@ impl Reason {
             Self::RequestTooLarge => "request_too_large",
             Self::RouteClosed => "route_closed",
             Self::ThreadUnknown => "thread_unknown",
+            Self::UpstreamProxyFailed => "upstream_proxy_failed",
             Self::UpstreamTlsFailed => "upstream_tls_failed",
             Self::UpstreamUnreachable => "upstream_unreachable",
         }

@@ -45,6 +45,15 @@ pub struct Options {
     /// The model endpoint's base URL: https, or http to a loopback address [default: by account]
     #[arg(long, value_name = "URL")]
     pub upstream: Option<OsString>,
+    /// The proxy for the way to the upstream: http, https or socks5 [default: that of the environment, as with curl]
+    #[arg(long, value_name = "URL")]
+    pub proxy: Option<OsString>,
+    /// Hosts that are reached without a proxy: names, addresses, CIDR blocks, each with or without a port; * is all [default: those of the environment]
+    #[arg(long, value_name = "LIST")]
+    pub no_proxy: Option<OsString>,
+    /// Root certificates to trust beside the system's, as PEM; what the environment names for codex, OpenSSL and Node counts too
+    #[arg(long, value_name = "FILE")]
+    pub ca_file: Option<OsString>,
     /// The bound of a prepared context; may be lowered, never raised [default: 262144]
     #[arg(long, value_name = "N")]
     pub max_context_bytes: Option<OsString>,
@@ -98,6 +107,14 @@ pub enum Command {
     Init {
         /// Its folder [default: --workspace, else ~/.codex-relay/workspace]
         dir: Option<PathBuf>,
+    },
+    /// Look at codex, workspace, account, route, proxy and TLS, and say what to mend
+    ///
+    /// Changes nothing. Exit code 0 where all is well, 1 where something has to be mended.
+    Doctor {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
     },
     /// The demo's witness: stands where codex is expected and writes down what the real one sends
     #[command(hide = true)]

@@ -42,6 +42,12 @@ pub const PROFILE: &str = "CODEX_RELAY_PROFILE";
 pub const CONTEXT: &str = "CODEX_RELAY_CONTEXT";
 /// `--upstream`.
 pub const UPSTREAM: &str = "CODEX_RELAY_UPSTREAM";
+/// `--ca-file`.
+pub const CA_FILE: &str = "CODEX_RELAY_CA_FILE";
+/// `--proxy`.
+pub const PROXY: &str = "CODEX_RELAY_PROXY";
+/// `--no-proxy`.
+pub const NO_PROXY: &str = "CODEX_RELAY_NO_PROXY";
 /// `--max-context-bytes`.
 pub const MAX_CONTEXT_BYTES: &str = "CODEX_RELAY_MAX_CONTEXT_BYTES";
 /// `--on-unrecognized`.

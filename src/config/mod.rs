@@ -6,3 +6,4 @@ pub mod feed;
 pub mod file;
 pub mod settings;
 pub mod standin;
+pub mod way_out;

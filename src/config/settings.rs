@@ -15,6 +15,7 @@ use crate::exchange::plan::OnUnrecognized;
 use crate::feed::source::Feed;
 use crate::telemetry::{self, Format};
 use crate::upstream::destination::{Base, Destination};
+use crate::upstream::dial::WayOut;
 
 /// The configuration of a run.
 #[derive(Clone)]
@@ -25,6 +26,8 @@ pub struct Settings {
     pub feed: Feed,
     /// How an upstream is chosen.
     pub destination: Destination,
+    /// How the relay gets there.
+    pub way_out: WayOut,
     /// The bound of a prepared context.
     pub max_context_bytes: usize,
     /// What happens to requests that can't be read.
@@ -86,16 +89,21 @@ impl Settings {
             file: None,
             errors: Vec::new(),
         };
-        reader.open_file(options.config);
+        reader.open_file(options.config.clone());
+        let codex = reader.codex(options.codex.clone());
+        let feed = reader.feed(FeedOptions {
+            workspace: options.workspace.clone(),
+            memory_workspace: options.memory_workspace.clone(),
+            profile: options.profile.clone(),
+            context: options.context.clone(),
+        });
+        let destination = reader.destination(options.upstream.clone());
+        let way_out = reader.way_out(&options, &destination);
         let settings = Self {
-            codex: reader.codex(options.codex),
-            feed: reader.feed(FeedOptions {
-                workspace: options.workspace,
-                memory_workspace: options.memory_workspace,
-                profile: options.profile,
-                context: options.context,
-            }),
-            destination: reader.destination(options.upstream),
+            codex,
+            feed,
+            destination,
+            way_out,
             max_context_bytes: reader.max_context_bytes(options.max_context_bytes),
             on_unrecognized: reader.on_unrecognized(options.on_unrecognized),
             telemetry: reader.telemetry(options.log, options.log_format, options.log_file),

@@ -30,9 +30,20 @@ pub fn judge(args: &[OsString]) -> StandIn {
     }
     match next_word(&mut args) {
         None => StandIn::Relay,
+        Some(word) if word == ATTACHMENT => StandIn::Relay,
         Some(_) => StandIn::Exec,
     }
 }
+
+/// Whether `app-server proxy` is started: it attaches to a codex that runs elsewhere.
+pub fn is_attachment(codex_args: &[OsString]) -> bool {
+    let mut args = codex_args.iter().map(OsString::as_os_str);
+    next_word(&mut args) == Some(OsStr::new("app-server"))
+        && next_word(&mut args) == Some(OsStr::new(ATTACHMENT))
+}
+
+/// The subcommand of `app-server` that speaks for another process.
+const ATTACHMENT: &str = "proxy";
 
 /// Whether `--listen` asks for anything but standard input and output; gives its value.
 pub fn foreign_listen(codex_args: &[OsString]) -> Option<String> {
@@ -112,6 +123,7 @@ mod tests {
             "app-server --listen stdio://",
             "app-server -c a=b --stdio",
             "-c model=x app-server",
+            "app-server proxy --sock x",
             "--config=model=x --enable f app-server --analytics-default-enabled",
         ] {
             assert_eq!(judged(line), StandIn::Relay, "{line}");
@@ -124,11 +136,23 @@ mod tests {
             "app-server daemon start",
             "app-server generate-ts --out x",
             "app-server --help",
-            "app-server proxy",
             "--version",
         ] {
             assert_eq!(judged(line), StandIn::Exec, "{line}");
         }
+    }
+
+    #[test]
+    fn attachments_are_known() {
+        let attached = |line: &str| {
+            let args: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
+            is_attachment(&args)
+        };
+        assert!(attached("app-server proxy"));
+        assert!(attached("-c a=b app-server -c c=d proxy --sock x"));
+        assert!(!attached("app-server"));
+        assert!(!attached("app-server --listen proxy"));
+        assert!(!attached("exec app-server proxy"));
     }
 
     #[test]

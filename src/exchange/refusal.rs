@@ -160,6 +160,14 @@ pub fn error(denial: &Denial) -> Value {
                 },
             })
         }
+        Denial::RouteClosed(why) => json!({
+            "code": INVALID_PARAMS,
+            "message": format!(
+                "the route of this thread is closed: {}; log in as before, or start a new thread",
+                why.words()
+            ),
+            "data": { "reason": Reason::RouteClosed.code(), "route": why.code() },
+        }),
         Denial::ContextUnavailable => json!({
             "code": INVALID_PARAMS,
             "message": "the agent workspace can't be read; see that the folder given by --workspace exists and is readable",
@@ -206,6 +214,7 @@ fn words(reason: Reason) -> (&'static str, &'static str) {
             "the request claims a turn on a thread that this client doesn't drive",
             ": resume the thread",
         ),
+        Reason::UpstreamProxyFailed => ("the proxy gave no way to the upstream", ""),
         Reason::UpstreamTlsFailed => ("the TLS handshake with the upstream failed", ""),
         Reason::UpstreamUnreachable => ("the upstream can't be reached", ""),
     }

@@ -24,11 +24,13 @@ use crate::relay::budget::{Budget, Busy, Share};
 use crate::relay::judge::{Judged, judge};
 use crate::relay::listener::{Pump, Relay};
 use crate::relay::upgrade::{tunnel, upgrade};
-use crate::upstream::client::{OutBody, SendError, Usage, never};
+use crate::upstream::client::{OutBody, Usage, never};
 use crate::upstream::destination::Base;
 use crate::upstream::fault::{Fault, Hop};
 use crate::wire::compress::{InflateError, deflate, inflate};
-use crate::wire::headers::{RELAY_REASON, end_to_end, wants_trailers};
+use crate::wire::headers::{
+    ACCOUNT_ROUTING, CHATGPT_ACCOUNT, RELAY_REASON, end_to_end, wants_trailers,
+};
 
 /// Answers one request of codex.
 ///
@@ -45,7 +47,7 @@ pub async fn exchange(
         tracing::debug!("request of a stranger refused");
         return Ok(empty(StatusCode::NOT_FOUND));
     };
-    let base = relay.destination.choose(&parts.headers);
+    let (base, policy) = destination(&relay, &parts.headers);
     let Ok(uri) = base.join(admitted.target) else {
         return Ok(empty(StatusCode::NOT_FOUND));
     };
@@ -53,6 +55,9 @@ pub async fn exchange(
     let is_upgrade = parts.headers.contains_key(UPGRADE);
     let mut onward = Onward { base, parts };
     onward.parts.uri = uri;
+    if let Some(policy) = policy {
+        onward.parts.headers.insert(ACCOUNT_ROUTING, policy);
+    }
     let answer = match subject {
         Subject::ResponsesUpgrade if is_upgrade => {
             return Ok(upgrade(relay, onward, hand_over).await);
@@ -62,6 +67,25 @@ pub async fn exchange(
         Subject::Other | Subject::ResponsesUpgrade => pass(&relay, onward, body).await,
     };
     Ok(answer.unwrap_or_else(|refusal| refused(&refusal)))
+}
+
+/// The upstream of a request with `headers`, and what it must be told of the account's workspace.
+///
+/// Codex finds out where a workspace must be served, and leaves it to whoever stands behind an
+/// address that isn't the service's own.
+fn destination(relay: &Relay, headers: &HeaderMap) -> (Base, Option<HeaderValue>) {
+    let account = headers.get(CHATGPT_ACCOUNT).and_then(|id| id.to_str().ok());
+    let workspace = account.and_then(|account| {
+        relay
+            .session
+            .with(|session| session.routes().workspace(account).cloned())
+    });
+    let bound = workspace.and_then(|workspace| {
+        let base = relay.destination.at_origin(&workspace.origin)?;
+        let policy = workspace.policy.and_then(|policy| policy.parse().ok());
+        Some((base, policy))
+    });
+    bound.unwrap_or_else(|| (relay.destination.choose(headers), None))
 }
 
 /// A request on its way, its URL that of the upstream.
@@ -274,14 +298,14 @@ fn empty(status: StatusCode) -> Response<OutBody> {
 }
 
 /// Says why the upstream gave no response, with the hop and no more of the request than its host.
-fn unreachable(base: &Base, error: &SendError) -> Refusal {
+fn unreachable(base: &Base, error: &hyper_util::client::legacy::Error) -> Refusal {
     let fault = Fault::of(error);
-    let (hop, detail) = (fault.hop, &fault.detail);
-    tracing::debug!(%hop, "upstream failed: {}", Chain(error));
-    let reason = match hop {
+    tracing::debug!(hop = %fault.hop, "upstream failed: {}", Chain(error));
+    let reason = match fault.hop {
+        Hop::Proxy => Reason::UpstreamProxyFailed,
         Hop::Tls => Reason::UpstreamTlsFailed,
         Hop::Connect | Hop::Dns | Hop::Upstream => Reason::UpstreamUnreachable,
     };
-    let words = format!("cannot reach {}: {hop}: {detail}", base.host());
+    let words = format!("cannot reach {}: {fault}", base.host());
     Refusal::upstream(reason, words, !fault.permanent)
 }

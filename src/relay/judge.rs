@@ -48,7 +48,10 @@ pub async fn judge(
     let mut claimed = None;
     let mut planned = plan(identity, body, relay.on_unrecognized, |request| {
         claimed = Some(request.thread.clone());
-        relay.session.with(|session| session.decide(request))
+        relay.session.with(|session| {
+            session.note_request(request);
+            session.decide(request)
+        })
     });
     if let Plan::Prepare(request) = planned {
         let wish = relay

@@ -7,12 +7,16 @@ use std::sync::Arc;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use nix::errno::Errno;
 use tokio::io;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
+use tokio::time::sleep;
 
-use crate::base::limits::{HEAD_DEADLINE, MAX_CONNECTIONS, MAX_HEAD_BYTES, MAX_HEADERS};
+use crate::base::limits::{
+    ACCEPT_PAUSE, HEAD_DEADLINE, MAX_CONNECTIONS, MAX_HEAD_BYTES, MAX_HEADERS,
+};
 use crate::exchange::admission::Gate;
 use crate::exchange::plan::OnUnrecognized;
 use crate::feed::source::Feed;
@@ -51,8 +55,9 @@ pub async fn bind() -> io::Result<(TcpListener, u16)> {
     Ok((listener, port))
 }
 
-/// Serves connections until it is dropped; every connection ends with it.
-pub async fn serve(listener: TcpListener, relay: Arc<Relay>) {
+/// Serves connections until it is dropped, or the socket fails for good; every connection ends with
+/// it. Whenever `closed` changes, those that are open end.
+pub async fn serve(listener: TcpListener, relay: Arc<Relay>, mut closed: watch::Receiver<u64>) {
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let mut connections = JoinSet::new();
     loop {
@@ -60,13 +65,24 @@ pub async fn serve(listener: TcpListener, relay: Arc<Relay>) {
         let Ok(place) = Arc::clone(&places).acquire_owned().await else {
             return;
         };
-        let stream = match listener.accept().await {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            Ok(()) = closed.changed() => {
+                connections.abort_all();
+                continue;
+            }
+        };
+        let stream = match accepted {
             Ok((stream, _)) => stream,
+            Err(error) if is_lasting(&error) => {
+                tracing::error!(%error, "the private endpoint accepts no more connections");
+                return;
+            }
             Err(error) => {
                 // Out of descriptors, or a peer that is gone already: others may end meanwhile.
                 tracing::warn!(%error, "connection not accepted");
                 drop(place);
-                tokio::task::yield_now().await;
+                sleep(ACCEPT_PAUSE).await;
                 continue;
             }
         };
@@ -77,6 +93,18 @@ pub async fn serve(listener: TcpListener, relay: Arc<Relay>) {
             drop(place);
         });
     }
+}
+
+/// Whether the socket itself is broken, and not one connection, nor the room for it.
+fn is_lasting(error: &io::Error) -> bool {
+    let broken = [
+        Errno::EBADF,
+        Errno::EINVAL,
+        Errno::ENOTSOCK,
+        Errno::EOPNOTSUPP,
+    ];
+    let code = error.raw_os_error().map(Errno::from_raw);
+    code.is_some_and(|code| broken.contains(&code))
 }
 
 async fn connection(stream: TcpStream, relay: Arc<Relay>) {

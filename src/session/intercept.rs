@@ -9,11 +9,12 @@ use crate::base::ids::{Generation, RequestId};
 use crate::base::limits::MAX_OPEN_REQUESTS;
 use crate::context::compose::Prepared;
 use crate::context::wish::Wish;
+use crate::session::asking::Asking;
 use crate::session::machine::{Client, Denial, Meaning, Session};
 use crate::session::methods::{self, ClientMethod};
 use crate::session::own::OwnId;
 use crate::session::relay_member::{self, RelayMember, Scope};
-use crate::session::threads::{OpenThread, Route};
+use crate::session::threads::OpenThread;
 use crate::session::turns::{Delivering, StartTurn};
 use crate::wire::edit::Edit;
 use crate::wire::envelope::{Envelope, member, text};
@@ -59,8 +60,15 @@ pub struct Ask {
 /// What the answer is for.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Then {
-    /// The thread is routed, unless the user's configuration sends it elsewhere.
-    Route(Route),
+    /// The turn goes on, unless the account is one that has no route.
+    Account {
+        /// The turn.
+        request: Request,
+        /// The relay's own member, which was in it.
+        member: RelayMember,
+    },
+    /// The thread is routed, unless something speaks against it.
+    Route(Asking),
     /// The turn starts, whether the thread was told of its references or not.
     Start(Delivering),
 }
@@ -134,7 +142,7 @@ impl Session {
         fresh: Generation,
     ) -> ClientVerdict {
         match prepare.target {
-            Target::Thread(thread) => self.ask_for_config(line, thread, prepared.as_deref()),
+            Target::Thread(thread) => self.ask_for_route(line, thread, prepared.as_deref()),
             Target::Turn(turn) => self.deliver(line, turn, prepare.wish, prepared, fresh),
         }
     }
@@ -147,7 +155,10 @@ impl Session {
         answer: Option<&Bytes>,
     ) -> ClientVerdict {
         match ask.then {
-            Then::Route(route) => self.route_by_config(line, route, answer),
+            Then::Account { request, member } => {
+                self.go_on_with_account(line, request, member, answer)
+            }
+            Then::Route(asking) => self.on_route_answer(line, asking, answer),
             Then::Start(delivering) => self.start_delivered(line, delivering, answer),
         }
     }

@@ -10,12 +10,14 @@ use crate::base::limits::MAX_OPEN_REQUESTS;
 use crate::base::reason::Reason;
 use crate::context::snapshot::{Section, Snapshot};
 use crate::context::wish::Wish;
-use crate::session::decide::{self, Decision, ParentRequest};
+use crate::session::decide::{self, Decision, ParentRequest, Purpose};
 use crate::session::delivery::Delivery;
+use crate::session::eligibility::Ineligible;
 use crate::session::own::OwnRequests;
 use crate::session::pending::Pending;
 use crate::session::registry::{Change, Registry};
 use crate::session::relay_member::RelayMember;
+use crate::session::routes::Routes;
 use crate::session::threads::Habits;
 
 /// What the session must know from the start.
@@ -25,6 +27,8 @@ pub struct Config {
     pub base_url: String,
     /// The bound of a prepared context, in bytes of UTF-8.
     pub max_context_bytes: usize,
+    /// What bars every thread from the route, known before codex is there.
+    pub bar: Option<Ineligible>,
     /// What ids of our own requests begin with; random.
     pub own_prefix: String,
 }
@@ -48,6 +52,7 @@ pub struct Session {
     pub(super) delivery: Delivery,
     /// What the driver has not logged yet.
     pub(super) remarks: Vec<Remark>,
+    pub(super) routes: Routes,
     /// Codex left a question of ours without an answer: it isn't asked again.
     pub(super) is_silent: bool,
 }
@@ -71,6 +76,7 @@ pub(super) enum Meaning {
     Reverted(ThreadId),
     Thread {
         routed: bool,
+        ineligible: Option<Ineligible>,
         snapshot: Option<Arc<Snapshot>>,
         habits: Habits,
     },
@@ -140,6 +146,8 @@ pub enum Denial {
         /// What is wrong with it.
         fault: String,
     },
+    /// The thread's route is closed: what it led to isn't what codex would ask now.
+    RouteClosed(Ineligible),
 }
 
 impl Session {
@@ -150,6 +158,7 @@ impl Session {
             is_silent: false,
             delivery: Delivery::new(),
             remarks: Vec::new(),
+            routes: Routes::new(config.bar),
             config,
             client: Client::default(),
             registry: Registry::new(),
@@ -216,6 +225,19 @@ impl Session {
     /// Notes that a message of `thread` was too long for a WebSocket with its context.
     pub fn note_http(&mut self, thread: &ThreadId) {
         self.registry.note_http(thread.as_str());
+    }
+
+    /// Notes that a model request of a turn came here, whatever becomes of it.
+    pub fn note_request(&mut self, request: &ParentRequest) {
+        if request.purpose == Purpose::Turn {
+            let turn = request.turn.as_ref();
+            self.routes.requested(request.thread.as_str(), turn);
+        }
+    }
+
+    /// What is known of the routes.
+    pub fn routes(&self) -> &Routes {
+        &self.routes
     }
 
     /// Every turn of the client that runs.

@@ -23,6 +23,7 @@ impl Story {
             session: Session::new(Config {
                 base_url: URL.to_owned(),
                 max_context_bytes: 100,
+                bar: None,
                 own_prefix: "own-".to_owned(),
             }),
             admitted: 0,
@@ -56,7 +57,7 @@ impl Story {
                 .session
                 .on_context(&line, prepare, Some(prepared(text)), fresh);
         }
-        if let ClientVerdict::Ask(ask) = verdict {
+        while let ClientVerdict::Ask(ask) = verdict {
             let config = Bytes::from(format!(
                 r#"{{"id":"own-0","result":{{"config":{}}}}}"#,
                 self.config

@@ -33,6 +33,10 @@ pub enum ThreadWay {
 /// A notification of codex that teaches something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CodexNotification {
+    /// `account/login/completed`: a login, whose end `account/updated` may or may not tell.
+    AccountLogin,
+    /// `account/updated`: somebody logged in or out, or has a new token.
+    AccountUpdated,
     /// `thread/compacted`, and `item/completed` of a compaction: the history was rewritten.
     Compacted(CompactionIs),
     /// `thread/reverted`: the history is shorter.
@@ -74,6 +78,8 @@ pub fn of_client(method: &str) -> Option<ClientMethod> {
 /// Finds what codex's notification `method` teaches.
 pub fn of_codex(method: &str) -> Option<CodexNotification> {
     match method {
+        "account/login/completed" => Some(CodexNotification::AccountLogin),
+        "account/updated" => Some(CodexNotification::AccountUpdated),
         "item/completed" => Some(CodexNotification::Compacted(CompactionIs::InItsItem)),
         "thread/compacted" => Some(CodexNotification::Compacted(CompactionIs::Told)),
         "thread/reverted" => Some(CodexNotification::Reverted),

@@ -1,5 +1,6 @@
 //! Floor 2: what must be remembered between two messages.
 
+pub mod asking;
 pub mod config_edit;
 pub mod decide;
 pub mod delivery;
@@ -13,6 +14,8 @@ pub mod parting;
 pub mod pending;
 pub mod registry;
 pub mod relay_member;
+pub mod routes;
 pub mod shared;
 pub mod threads;
 pub mod turns;
+pub mod version;

@@ -3,11 +3,14 @@
 use std::ops::Range;
 
 use bytes::Bytes;
+use serde_json::json;
 
-use crate::base::ids::{ThreadId, TurnId};
+use crate::base::ids::{RequestId, ThreadId, TurnId};
+use crate::session::eligibility::{AccountKind, Ineligible};
 use crate::session::machine::{Meaning, Session};
 use crate::session::methods::{self, CodexNotification, CompactionIs};
 use crate::session::own::OwnAnswer;
+use crate::session::version::{CodexVersion, Support};
 use crate::wire::envelope::{Envelope, member_text};
 
 /// Whether the client sees a line of codex.
@@ -19,6 +22,9 @@ pub enum CodexVerdict {
     Own(OwnAnswer),
     /// It goes on to the client.
     Pass,
+    /// The program is one that the relay must not serve: the client gets this line in place of its
+    /// own, and the session ends.
+    TooOld(Bytes),
 }
 
 impl Session {
@@ -36,10 +42,14 @@ impl Session {
                     let line = line.clone();
                     return CodexVerdict::Own(OwnAnswer { id, line });
                 }
-                if let Some(meaning) = self.pending.answered(id) {
-                    self.on_answer(line, &envelope, meaning);
+                match self.pending.answered(id) {
+                    Some(Meaning::Initialize) => self.on_greeting(line, &envelope, id),
+                    Some(meaning) => {
+                        self.on_answer(line, &envelope, meaning);
+                        CodexVerdict::Pass
+                    }
+                    None => CodexVerdict::Pass,
                 }
-                CodexVerdict::Pass
             }
             (Some(method), None) => self.on_notification(line, &envelope, method),
             // Codex's own requests number from zero in a space of their own.
@@ -47,10 +57,54 @@ impl Session {
         }
     }
 
+    /// Learns from codex's answer to `initialize` which program this is.
+    fn on_greeting(&mut self, line: &Bytes, envelope: &Envelope, id: &RequestId) -> CodexVerdict {
+        let Some(result) = envelope.result.clone().filter(|_| !envelope.is_error) else {
+            return CodexVerdict::Pass;
+        };
+        self.client.initialized = true;
+        // A program that says nothing of itself gets the benefit of the doubt.
+        let Some(agent) = member_text(line, &result, &["userAgent"]) else {
+            return CodexVerdict::Pass;
+        };
+        let Some(version) = CodexVersion::of_user_agent(&agent) else {
+            let bar = Ineligible::CustomCommand;
+            tracing::warn!(reason = bar.code(), "no thread is routed: {}", bar.words());
+            self.routes.bar.get_or_insert(bar);
+            return CodexVerdict::Pass;
+        };
+        match version.support() {
+            Support::Tested => CodexVerdict::Pass,
+            Support::Newer => {
+                tracing::warn!(
+                    "codex {version} is newer than {}, the newest that was tested",
+                    CodexVersion::NEWEST_TESTED
+                );
+                CodexVerdict::Pass
+            }
+            Support::TooOld => {
+                let words = format!(
+                    "codex-relay: codex {version} is too old, {} or newer is needed; \
+                     npm install -g @openai/codex",
+                    CodexVersion::OLDEST
+                );
+                tracing::error!("{words}");
+                let error = json!({
+                    "code": INVALID_REQUEST,
+                    "message": words,
+                    "data": { "reason": "codex_too_old" },
+                });
+                let id = String::from_utf8_lossy(id.as_bytes());
+                let line = format!("{{\"id\":{id},\"error\":{error}}}\n");
+                CodexVerdict::TooOld(line.into())
+            }
+        }
+    }
+
     fn on_answer(&mut self, line: &Bytes, envelope: &Envelope, meaning: Meaning) {
         let result = envelope.result.clone().filter(|_| !envelope.is_error);
         match meaning {
-            Meaning::Other => {}
+            Meaning::Initialize | Meaning::Other => {}
             Meaning::Reverted(thread) => {
                 if result.is_some() {
                     self.delivery.lost(thread.as_str());
@@ -61,15 +115,18 @@ impl Session {
                     self.delivery.forget(thread.as_str());
                 }
             }
-            Meaning::Initialize => self.client.initialized |= result.is_some(),
             Meaning::Thread {
                 routed,
+                ineligible,
                 snapshot,
                 habits,
             } => {
                 let id = result
                     .and_then(|result| member_text(line, &result, &["thread", "id"]))
                     .and_then(ThreadId::new);
+                if let Some(id) = &id {
+                    self.routes.opened(id, ineligible);
+                }
                 if let Some(id) = id
                     && let Err(full) = self.registry.opened(id, routed, snapshot, habits)
                 {
@@ -89,6 +146,9 @@ impl Session {
         let Some(kind) = methods::of_codex(method) else {
             return CodexVerdict::Pass;
         };
+        if let Some(params) = &envelope.params {
+            self.learn_of_account(line, params, kind);
+        }
         if let Some(params) = &envelope.params
             && let Some(thread) = member_text(line, params, &["threadId"])
         {
@@ -103,7 +163,13 @@ impl Session {
     fn learn(&mut self, line: &[u8], params: &Range<usize>, kind: CodexNotification, thread: &str) {
         let text = |path: &[&str]| member_text(line, params, path);
         match kind {
+            CodexNotification::AccountLogin | CodexNotification::AccountUpdated => {}
             CodexNotification::Compacted(sign) => {
+                if text(&["item", "type"]).as_deref() == Some("agentMessage")
+                    && let Some(turn) = text(&["turnId"])
+                {
+                    self.routes.answered(thread, turn);
+                }
                 let is_compaction = match sign {
                     CompactionIs::Told => true,
                     CompactionIs::InItsItem => {
@@ -126,10 +192,11 @@ impl Session {
             CodexNotification::ThreadGone => {
                 self.registry.gone(thread);
                 self.delivery.forget(thread);
+                self.routes.gone(thread);
             }
             CodexNotification::TurnCompleted => {
                 if let Some(turn) = text(&["turn", "id"]) {
-                    self.registry.completed(thread, &turn);
+                    self.on_turn_completed(thread, &turn);
                 }
             }
             CodexNotification::TurnStarted => {
@@ -139,4 +206,33 @@ impl Session {
             }
         }
     }
+
+    /// Learns of logins, which belong to no thread.
+    fn learn_of_account(&mut self, line: &[u8], params: &Range<usize>, kind: CodexNotification) {
+        if kind == CodexNotification::AccountLogin {
+            self.routes.account = None;
+        }
+        if kind == CodexNotification::AccountUpdated {
+            let mode = member_text(line, params, &["authMode"]);
+            self.routes
+                .account_changed(mode.as_deref().map(AccountKind::of_mode));
+        }
+    }
+
+    /// Ends a turn, and sees whether its requests came here.
+    fn on_turn_completed(&mut self, thread: &str, turn: &str) {
+        let is_ours = self.registry.is_turn_of_client(thread, turn);
+        self.registry.completed(thread, turn);
+        if is_ours && self.routes.is_bypass(thread, turn) {
+            tracing::warn!(
+                thread,
+                turn,
+                "a turn of a routed thread reached a model without the relay: its context is \
+                 missing there; see openai_base_url, managed configuration and proxies"
+            );
+        }
+    }
 }
+
+/// JSON-RPC's code for a request that can't be served.
+const INVALID_REQUEST: i32 = -32600;

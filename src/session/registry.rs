@@ -188,6 +188,16 @@ impl Registry {
         }
     }
 
+    /// Whether the client started this turn, and its requests should come to us.
+    pub fn is_turn_of_client(&self, thread: &str, turn: &str) -> bool {
+        let Some(thread) = self.threads.find(thread) else {
+            return false;
+        };
+        let live = thread.registration.as_ref();
+        let is_turn = |known: &TurnId| known.as_str() == turn;
+        thread.routed && live.is_some_and(|live| live.turns.iter().any(is_turn))
+    }
+
     /// Notes the end of a turn.
     pub fn completed(&mut self, thread: &str, turn: &str) {
         self.on_registration(thread, |registration| {

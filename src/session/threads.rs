@@ -4,21 +4,20 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::base::ids::{ProfileId, ThreadId};
 use crate::base::limits::MAX_THREADS;
-use crate::context::compose::Prepared;
 use crate::context::snapshot::Snapshot;
 use crate::context::turn_kind::TurnKind;
 use crate::context::wish::Wish;
 use crate::session::config_edit;
-use crate::session::eligibility::{self, Ineligible};
-use crate::session::intercept::{Ask, ClientVerdict, Prepare, Request, Target, Then, rewritten};
+use crate::session::eligibility::Ineligible;
+use crate::session::intercept::{ClientVerdict, Prepare, Request, Target, rewritten};
 use crate::session::machine::{Denial, Meaning, Session};
 use crate::session::methods::ThreadWay;
 use crate::session::relay_member::RelayMember;
-use crate::wire::envelope::{Envelope, member, member_text};
+use crate::wire::envelope::{member, member_text};
 
 /// What the turns of a thread are like where they don't say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,15 +45,15 @@ impl Habits {
 /// A thread whose route is not decided.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct OpenThread {
-    request: Request,
+    pub(super) request: Request,
     habits: Habits,
 }
 
-/// A thread whose route waits for the user's configuration.
+/// A thread whose route waits for codex's answers.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Route {
-    thread: OpenThread,
-    snapshot: Option<Arc<Snapshot>>,
+    pub(super) thread: OpenThread,
+    pub(super) snapshot: Option<Arc<Snapshot>>,
 }
 
 impl Session {
@@ -106,45 +105,8 @@ impl Session {
         }
     }
 
-    /// Asks codex for the user's configuration, where the client's params leave the route open.
-    pub(super) fn ask_for_config(
-        &mut self,
-        line: &Bytes,
-        thread: OpenThread,
-        prepared: Option<&Prepared>,
-    ) -> ClientVerdict {
-        let snapshot = prepared.map(|prepared| Arc::clone(&prepared.snapshot));
-        let route = Route { thread, snapshot };
-        if let Some(why) = eligibility::of_params(line, &route.thread.request.params) {
-            return self.route(line, route, Some(why));
-        }
-        if self.is_silent {
-            return self.route(line, route, None);
-        }
-        let (id, question) = self
-            .own
-            .ask("config/read", &json!({ "includeLayers": false }));
-        let then = Then::Route(route);
-        ClientVerdict::Ask(Ask { question, id, then })
-    }
-
-    pub(super) fn route_by_config(
-        &mut self,
-        line: &Bytes,
-        route: Route,
-        answer: Option<&Bytes>,
-    ) -> ClientVerdict {
-        self.is_silent |= answer.is_none();
-        let params = &route.thread.request.params;
-        let ineligible = answer.and_then(|answer| {
-            let envelope = Envelope::read(answer).filter(|envelope| !envelope.is_error)?;
-            let config = member(answer, &envelope.result?, &["config"])?;
-            eligibility::of_config((line, params), (answer, &config))
-        });
-        self.route(line, route, ineligible)
-    }
-
-    fn route(
+    /// Routes the thread, unless something speaks against it.
+    pub(super) fn route(
         &mut self,
         line: &Bytes,
         Route { thread, snapshot }: Route,
@@ -152,7 +114,12 @@ impl Session {
     ) -> ClientVerdict {
         let OpenThread { request, habits } = thread;
         if let Some(why) = ineligible {
-            tracing::debug!("thread not routed: {}", why.words());
+            let reason = why.code();
+            tracing::warn!(
+                reason,
+                "thread not routed, it gets no context: {}",
+                why.words()
+            );
         }
         let edit = match ineligible {
             Some(_) => None,
@@ -160,6 +127,7 @@ impl Session {
         };
         let meaning = Meaning::Thread {
             routed: edit.is_some(),
+            ineligible,
             // An oversized text refuses the turn, which can say why, not the thread.
             snapshot: snapshot.filter(|snapshot| self.measure(snapshot).is_ok()),
             habits,

@@ -45,6 +45,9 @@ impl Session {
         request: Request,
         member: RelayMember,
     ) -> ClientVerdict {
+        if self.must_ask_for_account(line, &request.params) {
+            return self.ask_before_turn(request, member);
+        }
         let thread = member_text(line, &request.params, &["threadId"]).and_then(ThreadId::new);
         let known = thread
             .as_ref()

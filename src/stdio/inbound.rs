@@ -4,19 +4,20 @@ use bytes::Bytes;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufWriter};
 use tokio::sync::mpsc;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::base::chain::Chain;
 use crate::base::ids::{Generation, RequestId};
-use crate::base::limits::{MAX_LINE_BYTES, OWN_ANSWER_DEADLINE, PIPE_READ_BYTES};
+use crate::base::limits::{MAX_LINE_BYTES, OVERLOAD_PAUSE, OWN_ANSWER_DEADLINE, PIPE_READ_BYTES};
 use crate::exchange::refusal;
 use crate::feed::source::Feed;
-use crate::session::intercept::{ClientVerdict, Prepare};
+use crate::session::intercept::{Ask, ClientVerdict, Prepare};
 use crate::session::machine::{Denial, Remark, Session};
 use crate::session::own::{OwnAnswer, OwnId};
 use crate::session::shared::SharedSession;
 use crate::stdio::writer::LineSender;
 use crate::wire::edit::pieces;
+use crate::wire::envelope::member;
 use crate::wire::lines::{LineFramer, Piece};
 
 /// What the pump needs.
@@ -98,15 +99,40 @@ impl Inbound {
                     self.prepare(&line, prepare).await
                 }
                 ClientVerdict::Ask(ask) => {
-                    to.write_all(&ask.question).await?;
-                    to.flush().await?;
-                    let answer = timeout(OWN_ANSWER_DEADLINE, self.answer_to(ask.id)).await;
-                    let answer = answer.ok().flatten();
+                    let answer = self.ask(&ask, to).await?;
                     self.session
                         .with(|session| session.on_own_answer(&line, ask, answer.as_ref()))
                 }
             };
         }
+    }
+
+    /// Asks codex; where it is overloaded, again after a pause that grows. `None` where it doesn't
+    /// answer in time.
+    async fn ask<W: AsyncWrite + Unpin>(
+        &mut self,
+        ask: &Ask,
+        to: &mut W,
+    ) -> std::io::Result<Option<Bytes>> {
+        let mut pause = OVERLOAD_PAUSE;
+        let mut last = None;
+        let asked = async {
+            loop {
+                to.write_all(&ask.question).await?;
+                to.flush().await?;
+                last = self.answer_to(ask.id).await;
+                if !last.as_ref().is_some_and(is_overloaded) {
+                    return Ok::<(), std::io::Error>(());
+                }
+                sleep(pause).await;
+                pause *= 2;
+            }
+        };
+        // Too late, its last word stands.
+        timeout(OWN_ANSWER_DEADLINE, asked)
+            .await
+            .unwrap_or(Ok(()))?;
+        Ok(last)
     }
 
     /// Waits for the answer to a request of our own; `None` where codex's stdout has ended.
@@ -157,9 +183,20 @@ impl Inbound {
     }
 }
 
+/// Whether codex says that it has too much to do.
+fn is_overloaded(answer: &Bytes) -> bool {
+    let whole = 0..answer.len();
+    let code = member(answer, &whole, &["error", "code"]);
+    code.is_some_and(|code| answer.get(code) == Some(b"-32001"))
+}
+
 /// The line that answers a request of the client with an error.
 fn answer(id: &RequestId, denial: &Denial) -> Bytes {
     let error: Value = refusal::error(denial);
     let id = String::from_utf8_lossy(id.as_bytes());
     Bytes::from(format!("{{\"id\":{id},\"error\":{error}}}\n"))
 }
+
+#[cfg(test)]
+#[path = "inbound_tests.rs"]
+mod tests;

@@ -2,7 +2,7 @@
 
 use bytes::{Bytes, BytesMut};
 use tokio::io::AsyncRead;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use crate::base::limits::{MAX_LINE_BYTES, PIPE_READ_BYTES};
 use crate::session::observe::CodexVerdict;
@@ -29,39 +29,57 @@ pub struct Outbound {
     pub answers: mpsc::Sender<OwnAnswer>,
     /// Short lines on their way to the client; empty at first.
     pub batch: BytesMut,
+    /// Tells the private endpoint how often what runs had to end.
+    pub closings: watch::Sender<u64>,
+}
+
+/// Why the pump ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OutboundEnd {
+    /// There are no more lines, or nobody who reads them.
+    Over,
+    /// Codex is a version that the relay must not serve; the client knows.
+    TooOld,
 }
 
 impl Outbound {
     /// Passes lines on until `from` ends or the client reads no more.
-    pub async fn pump<R: AsyncRead + Unpin>(mut self, mut from: Pipe<R>) {
+    pub async fn pump<R: AsyncRead + Unpin>(mut self, mut from: Pipe<R>) -> OutboundEnd {
         let mut framer = LineFramer::new(MAX_LINE_BYTES);
         while from.read_into(framer.buffer()).await {
             while let Some(piece) = framer.next_piece() {
-                if self.pass(piece).await.is_none() {
-                    return;
+                if let Err(end) = self.pass(piece).await {
+                    return end;
                 }
             }
-            if self.send_batch().await.is_none() {
-                return;
+            if let Err(end) = self.send_batch().await {
+                return end;
             }
         }
-        if let Some(last) = framer.finish()
-            && self.pass(last).await.is_some()
-        {
+        if let Some(last) = framer.finish() {
+            if let Err(end) = self.pass(last).await {
+                return end;
+            }
             let rest = self.long_redactor.finish();
             let _ = self.send(rest).await;
             let _ = self.send_batch().await;
         }
+        OutboundEnd::Over
     }
 
-    async fn pass(&mut self, piece: Piece) -> Option<()> {
+    async fn pass(&mut self, piece: Piece) -> Result<(), OutboundEnd> {
         match piece {
-            Piece::Line(line) => match self.session.with(|session| session.on_codex_line(&line)) {
-                CodexVerdict::Keep => Some(()),
+            Piece::Line(line) => match self.learn(&line) {
+                CodexVerdict::Keep => Ok(()),
                 CodexVerdict::Own(answer) => {
                     // Full only of answers that nobody waits for any more.
                     let _ = self.answers.try_send(answer);
-                    Some(())
+                    Ok(())
+                }
+                CodexVerdict::TooOld(answer) => {
+                    self.send(answer).await?;
+                    self.send_batch().await?;
+                    Err(OutboundEnd::TooOld)
                 }
                 CodexVerdict::Pass => {
                     let edits = self.redactor.edits(&line);
@@ -80,29 +98,42 @@ impl Outbound {
                     let rest = self.long_redactor.finish();
                     self.send(rest).await?;
                 }
-                Some(())
+                Ok(())
             }
         }
     }
 
+    fn learn(&self, line: &Bytes) -> CodexVerdict {
+        let (verdict, closings) = self.session.with(|session| {
+            let verdict = session.on_codex_line(line);
+            (verdict, session.routes().closings())
+        });
+        self.closings.send_if_modified(|known| {
+            let is_new = *known != closings;
+            *known = closings;
+            is_new
+        });
+        verdict
+    }
+
     /// Sends a line to the client: a short one together with those that came in the same read.
-    async fn send(&mut self, line: Bytes) -> Option<()> {
+    async fn send(&mut self, line: Bytes) -> Result<(), OutboundEnd> {
         if line.len() > PIPE_READ_BYTES / 4 {
             self.send_batch().await?;
-            return self.client.send(line).await.ok();
+            return self.client.send(line).await.map_err(|_| OutboundEnd::Over);
         }
         self.batch.extend_from_slice(&line);
         if self.batch.len() >= PIPE_READ_BYTES {
             self.send_batch().await?;
         }
-        Some(())
+        Ok(())
     }
 
-    async fn send_batch(&mut self) -> Option<()> {
+    async fn send_batch(&mut self) -> Result<(), OutboundEnd> {
         if self.batch.is_empty() {
-            return Some(());
+            return Ok(());
         }
         let batch = self.batch.split().freeze();
-        self.client.send(batch).await.ok()
+        self.client.send(batch).await.map_err(|_| OutboundEnd::Over)
     }
 }

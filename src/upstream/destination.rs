@@ -113,11 +113,27 @@ impl Base {
 impl Destination {
     /// The upstream for a request with `headers`: a ChatGPT account shows in its own header.
     pub fn choose(&self, headers: &HeaderMap) -> Base {
+        self.of_account(headers.contains_key(CHATGPT_ACCOUNT))
+    }
+
+    /// The upstream for an account: one of ChatGPT, or an API key.
+    pub fn of_account(&self, is_chatgpt: bool) -> Base {
         match self {
             Self::Fixed(base) => base.clone(),
-            Self::ByAccount if headers.contains_key(CHATGPT_ACCOUNT) => Base::chatgpt(),
+            Self::ByAccount if is_chatgpt => Base::chatgpt(),
             Self::ByAccount => Base::openai(),
         }
+    }
+
+    /// The upstream for a request of a ChatGPT account whose workspace is served at `origin`: the
+    /// place that codex itself would have gone to. `None` where this destination is another.
+    pub fn at_origin(&self, origin: &str) -> Option<Base> {
+        let base = Base::parse(origin).ok()?;
+        let is_own = *self == Self::ByAccount && base.scheme == Scheme::HTTPS;
+        (is_own && base.path.is_empty()).then(|| Base {
+            path: Base::chatgpt().path,
+            ..base
+        })
     }
 
     /// Whether a request may go over TLS.
@@ -153,6 +169,29 @@ mod tests {
             url(&headers),
             "https://chatgpt.com/backend-api/codex/responses?a=%2F"
         );
+    }
+
+    #[test]
+    fn workspaces_are_served_where_codex_would_go() {
+        let at = |destination: &Destination, origin: &str| {
+            let base = destination.at_origin(origin)?;
+            Some(base.join("/responses").unwrap().to_string())
+        };
+        let us = "https://us.example";
+        assert_eq!(
+            at(&Destination::ByAccount, us).as_deref(),
+            Some("https://us.example/backend-api/codex/responses")
+        );
+        for odd in [
+            "http://127.0.0.1:1",
+            "https://us.example/path",
+            "nonsense",
+            "",
+        ] {
+            assert_eq!(at(&Destination::ByAccount, odd), None, "{odd}");
+        }
+        let fixed = Destination::Fixed(Base::parse("https://h.example").unwrap());
+        assert_eq!(at(&fixed, us), None);
     }
 
     #[test]

@@ -2,5 +2,11 @@
 
 pub mod client;
 pub mod destination;
+pub mod dial;
 pub mod fault;
-pub mod tls;
+pub mod proxy;
+pub mod resolve;
+pub mod roots;
+pub mod stream;
+pub mod tunnel;
+pub mod verify;

@@ -19,6 +19,8 @@ pub const CHATGPT_ACCOUNT: &str = "chatgpt-account-id";
 pub const MAX_MESSAGE: &str = "x-codex-websocket-max-message-bytes";
 /// The status with which the upstream refused a handshake that is answered 426.
 pub const UPSTREAM_STATUS: &str = "x-codex-relay-upstream-status";
+/// Where the workspace of a ChatGPT account must be served.
+pub const ACCOUNT_ROUTING: &str = "x-openai-account-routing-override";
 /// Why the relay itself refused a request.
 pub const RELAY_REASON: &str = "x-codex-relay-reason";
 

@@ -1,0 +1,203 @@
+//! What codex is asked before a thread is routed, and before a turn whose account may have changed.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use crate::context::compose::Prepared;
+use crate::session::eligibility::{self, AccountKind, Ineligible};
+use crate::session::intercept::{Ask, ClientVerdict, Request, Then};
+use crate::session::machine::{Denial, Session};
+use crate::session::relay_member::RelayMember;
+use crate::session::routes::{Account, WorkspaceRouting};
+use crate::session::threads::{OpenThread, Route};
+use crate::wire::envelope::{Envelope, member, member_text};
+use crate::wire::scan;
+
+/// A thread on its way to a route.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Asking {
+    route: Route,
+    /// What was asked last.
+    question: Question,
+}
+
+/// What codex is asked, in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Question {
+    /// `config/read`, for each thread.
+    Config,
+    /// `configRequirements/read`, once.
+    Requirements,
+    /// `account/read`, once for each account.
+    Account,
+}
+
+impl Session {
+    /// Asks codex what the client's params leave open, then routes the thread.
+    pub(super) fn ask_for_route(
+        &mut self,
+        line: &Bytes,
+        thread: OpenThread,
+        prepared: Option<&Prepared>,
+    ) -> ClientVerdict {
+        let snapshot = prepared.map(|prepared| Arc::clone(&prepared.snapshot));
+        let route = Route { thread, snapshot };
+        let params = &route.thread.request.params;
+        let said = self
+            .routes
+            .bar
+            .or_else(|| eligibility::of_params(line, params));
+        if said.is_some() || self.is_silent {
+            return self.route(line, route, said);
+        }
+        // Codex reads the projects' layers from that folder; it takes none that is relative.
+        let folder = member_text(line, params, &["cwd"]).filter(|folder| folder.starts_with('/'));
+        let question = Question::Config;
+        self.ask(
+            "config/read",
+            &json!({ "includeLayers": false, "cwd": folder }),
+            Then::Route(Asking { route, question }),
+        )
+    }
+
+    /// Whether a turn with `params` is one of a routed thread whose account may have changed.
+    pub(super) fn must_ask_for_account(&self, line: &[u8], params: &Range<usize>) -> bool {
+        let is_told = self.routes.account.is_some() || !self.routes.has_requirements;
+        if is_told || self.is_silent {
+            return false;
+        }
+        let thread = member_text(line, params, &["threadId"]);
+        let known = thread.and_then(|id| self.registry.find(&id));
+        known.is_some_and(|known| known.routed)
+    }
+
+    pub(super) fn ask_before_turn(
+        &mut self,
+        request: Request,
+        member: RelayMember,
+    ) -> ClientVerdict {
+        self.ask_for_account(Then::Account { request, member })
+    }
+
+    pub(super) fn go_on_with_account(
+        &mut self,
+        line: &Bytes,
+        request: Request,
+        member: RelayMember,
+        answer: Option<&Bytes>,
+    ) -> ClientVerdict {
+        self.learn_account(answer.and_then(result));
+        match self.routes.of_account() {
+            Some(why) => {
+                let (id, denial) = (request.id, Denial::RouteClosed(why));
+                ClientVerdict::Refuse { id, denial }
+            }
+            None => self.on_turn_start(line, request, member),
+        }
+    }
+
+    pub(super) fn on_route_answer(
+        &mut self,
+        line: &Bytes,
+        mut asking: Asking,
+        answer: Option<&Bytes>,
+    ) -> ClientVerdict {
+        // The account may need the network. A codex that leaves the others unanswered knows none.
+        self.is_silent |= answer.is_none() && asking.question != Question::Account;
+        let told = answer.and_then(result);
+        let params = &asking.route.thread.request.params;
+        let against = match asking.question {
+            Question::Config => told.and_then(|(answer, result)| {
+                eligibility::of_config((line, params), (answer, &result))
+            }),
+            Question::Requirements => {
+                self.routes.has_requirements = true;
+                let against =
+                    told.and_then(|(answer, result)| eligibility::of_requirements(answer, &result));
+                // What an administrator requires holds for every thread.
+                self.routes.bar = self.routes.bar.or(against);
+                against
+            }
+            Question::Account => {
+                self.learn_account(told);
+                None
+            }
+        };
+        if against.is_none() && !self.is_silent {
+            if !self.routes.has_requirements {
+                asking.question = Question::Requirements;
+                return self.ask("configRequirements/read", &json!({}), Then::Route(asking));
+            }
+            if self.routes.account.is_none() {
+                asking.question = Question::Account;
+                return self.ask_for_account(Then::Route(asking));
+            }
+        }
+        let against = against.or_else(|| self.routes.of_account());
+        self.route(line, asking.route, against)
+    }
+
+    fn ask_for_account(&mut self, then: Then) -> ClientVerdict {
+        self.ask("account/read", &json!({ "refreshToken": false }), then)
+    }
+
+    fn ask(&mut self, method: &str, params: &Value, then: Then) -> ClientVerdict {
+        let (id, question) = self.own.ask(method, params);
+        ClientVerdict::Ask(Ask { question, id, then })
+    }
+
+    /// Learns the account from an answer to `account/read`; none counts as one that can be routed.
+    fn learn_account(&mut self, result: Option<(&[u8], Range<usize>)>) {
+        let account = result.map_or_else(Account::default, |(answer, result)| Account {
+            kind: kind(answer, &result),
+            routing: routing(answer, &result),
+        });
+        self.routes.account_told(account);
+    }
+}
+
+/// The result in an answer that is no error.
+fn result(answer: &Bytes) -> Option<(&[u8], Range<usize>)> {
+    let envelope = Envelope::read(answer).filter(|envelope| !envelope.is_error)?;
+    Some((answer, envelope.result?))
+}
+
+/// The kind of the account in an answer to `account/read`; none where nobody is logged in.
+pub fn kind(answer: &[u8], result: &Range<usize>) -> Option<AccountKind> {
+    let account = member(answer, result, &["account"])?;
+    if scan::is_null(answer, &account) {
+        return None;
+    }
+    let kind = member_text(answer, &account, &["type"]);
+    Some(kind.map_or(AccountKind::Other, |kind| AccountKind::of_type(&kind)))
+}
+
+fn routing(answer: &[u8], result: &Range<usize>) -> Option<WorkspaceRouting> {
+    let text = |name| member_text(answer, result, &["workspaceRouting", name]);
+    let policy = text("accountRoutingOverride").filter(|policy| policy != "NO_CONSTRAINT");
+    Some(WorkspaceRouting {
+        account: text("chatgptAccountId")?,
+        origin: text("backendOrigin")?,
+        policy,
+    })
+}
+
+/// Why codex's own answers speak against a route, for whoever has asked all three.
+pub fn judge(
+    config: Option<(&[u8], &Range<usize>)>,
+    requirements: Option<(&[u8], &Range<usize>)>,
+    account: Option<AccountKind>,
+) -> Option<Ineligible> {
+    let nothing: (&[u8], &Range<usize>) = (b"{}", &(0..2));
+    config
+        .and_then(|answer| eligibility::of_config(nothing, answer))
+        .or_else(|| requirements.and_then(|(line, at)| eligibility::of_requirements(line, at)))
+        .or_else(|| (account == Some(AccountKind::Other)).then_some(Ineligible::AccountUnknown))
+}
+
+#[cfg(test)]
+#[path = "asking_tests.rs"]
+mod tests;

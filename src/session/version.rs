@@ -1,0 +1,101 @@
+//! Which codex this is: what it says of itself in its answer to `initialize`.
+
+use std::fmt;
+
+/// A version of codex; what follows its three numbers is left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CodexVersion(pub u32, pub u32, pub u32);
+
+/// What a version means for the relay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Support {
+    /// It is within the range that is tested.
+    Tested,
+    /// It is newer than all that was tested; it probably works.
+    Newer,
+    /// It lacks what the relay needs.
+    TooOld,
+}
+
+impl CodexVersion {
+    /// The oldest version that the relay works with.
+    pub const OLDEST: Self = Self(0, 149, 0);
+    /// The newest version that the suite is run with.
+    pub const NEWEST_TESTED: Self = Self(0, 171, 0);
+
+    /// Reads the first version in `text`, as in `codex-cli 0.171.0`.
+    pub fn find(text: &str) -> Option<Self> {
+        text.split_whitespace().find_map(Self::parse)
+    }
+
+    /// Reads the version of a user agent: `NAME/0.171.0 (OS …) …`. `None` for a program that isn't
+    /// codex.
+    pub fn of_user_agent(agent: &str) -> Option<Self> {
+        let (product, rest) = agent.split_once(" (")?;
+        let (name, version) = product.rsplit_once('/')?;
+        // Codex says the system and, behind it, who the client is.
+        let is_codex = !name.is_empty() && rest.contains(") ");
+        Self::parse(version).filter(|_| is_codex)
+    }
+
+    /// What the version means. Builds from source call themselves 0.0.0.
+    pub fn support(self) -> Support {
+        if self == Self(0, 0, 0) || self > Self::NEWEST_TESTED {
+            Support::Newer
+        } else if self < Self::OLDEST {
+            Support::TooOld
+        } else {
+            Support::Tested
+        }
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let numbers = text.split(['-', '+']).next()?;
+        let mut numbers = numbers.trim_start_matches('v').split('.');
+        let mut next = || numbers.next()?.parse().ok();
+        let version = Self(next()?, next()?, next()?);
+        numbers.next().is_none().then_some(version)
+    }
+}
+
+impl fmt::Display for CodexVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.0, self.1, self.2)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read_where_codex_says_them() {
+        let of = CodexVersion::of_user_agent;
+        let agent = "some client/0.171.0 (Debian 12.0.0; x86_64) unknown (some client; 1)";
+        assert_eq!(of(agent), Some(CodexVersion(0, 171, 0)));
+        let alpha = "x/0.172.0-alpha.3 (Mac OS 15.0; arm64) vscode (x; 1)";
+        assert_eq!(of(alpha), Some(CodexVersion(0, 172, 0)));
+        for other in [
+            "",
+            "my-server/1.0",
+            "curl/8.1.2 (linux)",
+            "x/1.2 (a) b",
+            "/1.2.3 (a) b",
+        ] {
+            assert_eq!(of(other), None, "{other}");
+        }
+        let found = CodexVersion::find("codex-cli 0.155.1\n");
+        assert_eq!(found, Some(CodexVersion(0, 155, 1)));
+        assert_eq!(CodexVersion::find("no version 1.2"), None);
+    }
+
+    #[test]
+    fn support_has_an_end_at_both_sides() {
+        let support = |minor, patch| CodexVersion(0, minor, patch).support();
+        assert_eq!(support(148, 9), Support::TooOld);
+        assert_eq!(support(149, 0), Support::Tested);
+        assert_eq!(support(171, 0), Support::Tested);
+        assert_eq!(support(171, 1), Support::Newer);
+        assert_eq!(support(0, 0), Support::Newer);
+    }
+}

@@ -1,0 +1,47 @@
+use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+use tokio::task::JoinSet;
+
+use super::*;
+use crate::session::machine::{Config, Session};
+use crate::session::observe::CodexVerdict;
+
+#[tokio::test]
+async fn overloaded_codex_is_asked_again() {
+    let session = SharedSession::new(Session::new(Config {
+        base_url: "http://127.0.0.1:7/secret/v1".to_owned(),
+        max_context_bytes: 100,
+        bar: None,
+        own_prefix: "own-".to_owned(),
+    }));
+    let (answer, answers) = mpsc::channel(4);
+    let (client, _lines) = mpsc::channel(4);
+    let inbound = Inbound {
+        session: session.clone(),
+        feed: Feed::Nobody,
+        client,
+        answers,
+    };
+    let (mut from_client, stdin) = duplex(4096);
+    let (to_codex, mut codex) = duplex(4096);
+    let mut tasks = JoinSet::new();
+    tasks.spawn(inbound.pump(stdin, to_codex));
+    let line = b"{\"id\":1,\"method\":\"thread/start\",\"params\":{}}\n";
+    from_client.write_all(line).await.unwrap();
+    let overloaded = r#""error":{"code":-32001,"message":"Server overloaded; retry later."}"#;
+    let config = r#""result":{"config":{"model_provider":"mine"}}"#;
+    let mut asked = Vec::new();
+    for said in [overloaded, overloaded, config] {
+        let mut question = vec![0; 200];
+        let read = codex.read(&mut question).await.unwrap();
+        asked.push(String::from_utf8_lossy(&question[..read]).into_owned());
+        let line = Bytes::from(format!("{{\"id\":\"own-0\",{said}}}\n"));
+        let CodexVerdict::Own(own) = session.with(|session| session.on_codex_line(&line)) else {
+            panic!("the answer is ours");
+        };
+        answer.send(own).await.unwrap();
+    }
+    assert!(asked[0].contains("config/read") && asked.iter().all(|it| *it == asked[0]));
+    let mut passed = vec![0; 200];
+    let read = codex.read(&mut passed).await.unwrap();
+    assert_eq!(&passed[..read], line);
+}
