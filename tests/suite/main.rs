@@ -20,3 +20,4 @@ mod readme;
 mod real_codex;
 mod requests;
 mod stdio;
+mod way_out;

@@ -5,6 +5,7 @@
 
 mod bytes;
 mod context;
+mod eligibility;
 mod injection;
 mod oversize;
 mod passing;
@@ -18,3 +19,4 @@ mod supervision;
 mod threads;
 mod untouched;
 mod upgrades;
+mod way_out;

@@ -21,6 +21,10 @@ pub(crate) struct Launch<'a> {
     options: Vec<OsString>,
     capabilities: Value,
     environment: Vec<(&'static str, OsString)>,
+    /// Where the relay sends what it is given; nothing leaves it to the account.
+    upstream: Option<String>,
+    /// What goes behind `app-server`.
+    arguments: Vec<String>,
 }
 
 impl Stage {
@@ -35,6 +39,8 @@ impl Stage {
             options: Vec::new(),
             capabilities: json!({"experimentalApi": true}),
             environment: Vec::new(),
+            upstream: Some(self.endpoint.base_url()),
+            arguments: Vec::new(),
         }
     }
 
@@ -85,6 +91,24 @@ impl Launch<'_> {
         self
     }
 
+    /// Sends model requests elsewhere.
+    pub(crate) fn upstream(mut self, url: &str) -> Self {
+        self.upstream = Some(url.to_owned());
+        self
+    }
+
+    /// Sends model requests to OpenAI's own service. Only for names that lead nowhere.
+    pub(crate) fn by_account(mut self) -> Self {
+        self.upstream = None;
+        self
+    }
+
+    /// Gives `app-server` one more argument.
+    pub(crate) fn argument(mut self, argument: &str) -> Self {
+        self.arguments.push(argument.to_owned());
+        self
+    }
+
     /// Sets a variable of the environment.
     pub(crate) fn env(mut self, name: &'static str, value: impl Into<OsString>) -> Self {
         self.environment.push((name, value.into()));
@@ -122,7 +146,7 @@ impl Launch<'_> {
         });
         client.ok("initialize", introduction).await;
         client.send(&json!({"method": "initialized"})).await;
-        self.log_in(&mut client).await;
+        log_in(&mut client, self.stage.case.login).await;
         client
     }
 
@@ -133,11 +157,13 @@ impl Launch<'_> {
             let mut relay = Command::new(env!("CARGO_BIN_EXE_codex-relay"));
             relay.arg("--codex").arg(&self.codex);
             relay.arg("--workspace").arg(&self.stage.workspace);
-            relay.args(["--upstream", &self.stage.endpoint.base_url()]);
+            if let Some(url) = &self.upstream {
+                relay.args(["--upstream", url]);
+            }
             relay.args(&self.options);
             relay
         };
-        command.arg("app-server").env_clear();
+        command.arg("app-server").args(&self.arguments).env_clear();
         command.env("PATH", env!("PATH"));
         command.env("HOME", &self.stage.home);
         command.env("CODEX_HOME", &self.stage.codex_home);
@@ -151,25 +177,34 @@ impl Launch<'_> {
         }
         client
     }
+}
 
-    async fn log_in(&self, client: &mut Client) {
-        let from = client.inbox.len();
-        let params = match self.stage.case.login {
-            Login::ApiKey => json!({"type": "apiKey", "apiKey": "sk-test"}),
-            Login::ChatGpt => json!({
-                "type": "chatgptAuthTokens",
-                "accessToken": unsigned_token(),
-                "chatgptAccountId": ACCOUNT,
-                "chatgptPlanType": "pro",
-            }),
-        };
-        client.ok("account/login/start", params).await;
-        // Offline 0.171.0 calls a login with ChatGPT tokens a failure, and uses them all the same.
-        let done = |_: &Value| true;
-        client
-            .notification(from, "account/login/completed", done)
-            .await;
-    }
+/// Logs in with a key, or with tokens of the client.
+pub(crate) async fn log_in(client: &mut Client, login: Login) {
+    let from = client.inbox.len();
+    let params = match login {
+        Login::ApiKey => json!({"type": "apiKey", "apiKey": "sk-test"}),
+        Login::ChatGpt => {
+            let mut params = tokens();
+            params["type"] = json!("chatgptAuthTokens");
+            params
+        }
+    };
+    client.ok("account/login/start", params).await;
+    // Offline 0.171.0 calls a login with ChatGPT tokens a failure, and uses them all the same.
+    let done = |_: &Value| true;
+    client
+        .notification(from, "account/login/completed", done)
+        .await;
+}
+
+/// Tokens as a client supplies them.
+pub(crate) fn tokens() -> Value {
+    json!({
+        "accessToken": unsigned_token(),
+        "chatgptAccountId": ACCOUNT,
+        "chatgptPlanType": "pro",
+    })
 }
 
 /// A token whose signature nobody checks.

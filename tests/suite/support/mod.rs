@@ -5,13 +5,16 @@ pub(crate) mod blocks;
 pub(crate) mod case;
 pub(crate) mod client;
 pub(crate) mod codex;
+pub(crate) mod debian;
 pub(crate) mod fixtures;
+pub(crate) mod front;
 pub(crate) mod inbox;
 pub(crate) mod launch;
 pub(crate) mod mirror;
 pub(crate) mod model;
 pub(crate) mod persona;
 pub(crate) mod processes;
+pub(crate) mod proxy;
 pub(crate) mod stage;
 pub(crate) mod story;
 

@@ -86,6 +86,39 @@ pub(crate) fn peak_memory(pid: u32) -> u64 {
     kib.unwrap().parse::<u64>().unwrap() << 10
 }
 
+/// Breaks the socket on which a process listens on a port, as nothing but a fault of the system would.
+pub(crate) fn shut_listener(pid: u32, port: u16) {
+    let table = fs::read_to_string("/proc/net/tcp").unwrap();
+    let local = format!("0100007F:{port:04X}");
+    let listens =
+        |columns: &Vec<&str>| columns.get(1) == Some(&local.as_str()) && columns[3] == "0A";
+    let rows = table.lines().map(|line| line.split_whitespace().collect());
+    let inode = rows
+        .filter(listens)
+        .map(|columns| columns[9].to_owned())
+        .next()
+        .unwrap();
+    let wanted = format!("socket:[{inode}]");
+    let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
+    let found = descriptors
+        .map(|entry| entry.unwrap().path())
+        .find(|path| fs::read_link(path).is_ok_and(|target| target.as_os_str() == wanted.as_str()));
+    let number: i32 = found
+        .unwrap()
+        .file_name()
+        .unwrap()
+        .to_str()
+        .unwrap()
+        .parse()
+        .unwrap();
+    let process = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+    let process =
+        rustix::process::pidfd_open(process, rustix::process::PidfdFlags::empty()).unwrap();
+    let flags = rustix::process::PidfdGetfdFlags::empty();
+    let socket = rustix::process::pidfd_getfd(&process, number, flags).unwrap();
+    rustix::net::shutdown(&socket, rustix::net::Shutdown::Both).unwrap();
+}
+
 fn is_alive(pid: i32) -> bool {
     let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else {
         return false;

@@ -1,0 +1,5 @@
+//! The way out, with real proxies and real certificates on loopback.
+
+mod connections;
+mod doctor;
+mod mistakes;
