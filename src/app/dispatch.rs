@@ -12,6 +12,7 @@ use crate::app::{heap, run};
 use crate::base::chain::Chain;
 use crate::base::exit::{ExitReason, SOFTWARE, USAGE};
 use crate::child::find::find;
+use crate::child::guardian;
 use crate::commands::demo::{self, DemoConfig};
 use crate::commands::doctor::{self, DoctorConfig};
 use crate::commands::init;
@@ -29,6 +30,9 @@ use crate::telemetry;
 pub fn main(argv: Vec<OsString>) -> u8 {
     heap::give_back_large_blocks();
     let name = argv.first().map(PathBuf::from).unwrap_or_default();
+    if name == Path::new(guardian::NAME) {
+        return guardian::main(argv.get(1..).unwrap_or_default());
+    }
     if name.file_name() == Some(OsStr::new("codex")) {
         let args = argv.into_iter().skip(1).collect();
         return stand_in(args);

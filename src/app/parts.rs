@@ -2,20 +2,21 @@
 
 use std::ffi::OsString;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 use bytes::BytesMut;
 use tokio::net::TcpListener;
-use tokio::process::Child;
+use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 
 use crate::base::ids::hex;
 use crate::base::limits::MAX_OWN_ANSWERS;
 use crate::base::secret::Secret;
+use crate::child::codex::{Codex, Streams};
 use crate::child::command::{self, environment};
 use crate::child::find::{FindError, Found, find};
-use crate::child::group::Group;
 use crate::config::settings::Settings;
 use crate::config::standin;
 use crate::exchange::admission::Gate;
@@ -25,7 +26,7 @@ use crate::session::eligibility::Ineligible;
 use crate::session::machine::{Config, Session};
 use crate::session::shared::SharedSession;
 use crate::stdio::errors;
-use crate::stdio::inbound::Inbound;
+use crate::stdio::inbound::{Inbound, Side};
 use crate::stdio::outbound::{Outbound, OutboundEnd};
 use crate::stdio::pipe::Pipe;
 use crate::stdio::writer::{self, LineSender};
@@ -63,8 +64,10 @@ pub enum StartError {
 pub enum Part {
     /// Codex's stderr is read to its end.
     Errors,
-    /// The client sends no more, or codex reads no more.
+    /// Codex reads no more.
     Inbound,
+    /// The client sends no more.
+    InboundOfClient,
     /// The private endpoint stopped.
     Listener,
     /// Codex's stdout is read to its end.
@@ -81,9 +84,7 @@ pub enum Part {
 #[derive(Debug)]
 pub struct Parts {
     /// Codex.
-    pub child: Child,
-    /// Its process group.
-    pub group: Option<Group>,
+    pub codex: Codex,
     /// The pumps of the streams; they end by themselves when codex has ended.
     pub streams: JoinSet<Part>,
     /// The private endpoint; it never ends by itself.
@@ -99,8 +100,6 @@ pub struct Parts {
 }
 
 /// Opens the endpoint, then starts codex and the pumps.
-///
-/// Runs on the main thread: codex's death signal follows the thread that starts it.
 pub async fn start(settings: Settings, codex_args: Vec<OsString>) -> Result<Parts, StartError> {
     let this = super::dispatch::this_program();
     let found = find(
@@ -117,8 +116,7 @@ pub async fn start(settings: Settings, codex_args: Vec<OsString>) -> Result<Part
         bar: standin::is_attachment(&codex_args).then_some(Ineligible::AttachedProxy),
         own_prefix: own_prefix()?,
     }));
-    let mut child = spawn_codex(found, codex_args, &settings)?;
-    let group = child.id().and_then(Group::led_by);
+    let (codex, pipes) = start_codex(found, codex_args, &settings, this.as_deref()).await?;
     let (codex_gone, gone) = watch::channel(false);
     let (client, lines) = writer::queue();
     let (closings, closed) = watch::channel(0);
@@ -136,7 +134,7 @@ pub async fn start(settings: Settings, codex_args: Vec<OsString>) -> Result<Part
         client: client.clone(),
         answers,
     };
-    let inbound = spawn_inbound(&mut streams, inbound, &mut child);
+    let inbound = spawn_inbound(&mut streams, inbound, pipes.stdin);
     let outbound = Outbound {
         session: session.clone(),
         redactor: Redactor::new(&secret),
@@ -146,11 +144,15 @@ pub async fn start(settings: Settings, codex_args: Vec<OsString>) -> Result<Part
         batch: BytesMut::new(),
         closings,
     };
-    spawn_readers(&mut streams, outbound, &secret, &gone, &mut child);
+    spawn_outbound(
+        &mut streams,
+        outbound,
+        Pipe::new(pipes.stdout, gone.clone()),
+    );
+    spawn_errors(&mut streams, &secret, Pipe::new(pipes.stderr, gone));
     let relay = spawn_relay((socket, closed), gate, session.clone(), settings);
     Ok(Parts {
-        child,
-        group,
+        codex,
         streams,
         relay,
         inbound,
@@ -160,11 +162,12 @@ pub async fn start(settings: Settings, codex_args: Vec<OsString>) -> Result<Part
     })
 }
 
-fn spawn_codex(
+async fn start_codex(
     found: Found,
     codex_args: Vec<OsString>,
     settings: &Settings,
-) -> Result<Child, StartError> {
+    this_program: Option<&Path>,
+) -> Result<(Codex, Streams), StartError> {
     let mut variables = environment(settings.environment.clone());
     variables.extend(found.variables);
     let config = command::Config {
@@ -172,7 +175,11 @@ fn spawn_codex(
         args: codex_args,
         environment: variables,
     };
-    command::spawn(&config).map_err(|source| StartError::Spawn {
+    let started = match this_program {
+        Some(this_program) => Codex::start(&config, this_program).await,
+        None => Err(io::ErrorKind::NotFound.into()),
+    };
+    started.map_err(|source| StartError::Spawn {
         program: config.program.display().to_string(),
         source,
     })
@@ -191,40 +198,30 @@ fn own_prefix() -> Result<String, StartError> {
     Ok(format!("codex-relay-{}-", hex(&bits)))
 }
 
-fn spawn_inbound(tasks: &mut JoinSet<Part>, inbound: Inbound, child: &mut Child) -> AbortHandle {
-    let stdin = child.stdin.take();
+fn spawn_inbound(tasks: &mut JoinSet<Part>, inbound: Inbound, stdin: ChildStdin) -> AbortHandle {
     tasks.spawn(async move {
-        if let Some(stdin) = stdin {
-            inbound.pump(tokio::io::stdin(), stdin).await;
+        match inbound.pump(tokio::io::stdin(), stdin).await {
+            Side::Client => Part::InboundOfClient,
+            Side::Codex => Part::Inbound,
         }
-        Part::Inbound
     })
 }
 
-fn spawn_readers(
-    tasks: &mut JoinSet<Part>,
-    outbound: Outbound,
-    secret: &Secret,
-    gone: &watch::Receiver<bool>,
-    child: &mut Child,
-) {
-    if let Some(stdout) = child.stdout.take() {
-        let pipe = Pipe::new(stdout, gone.clone());
-        tasks.spawn(async move {
-            match outbound.pump(pipe).await {
-                OutboundEnd::Over => Part::Outbound,
-                OutboundEnd::TooOld => Part::TooOld,
-            }
-        });
-    }
-    if let Some(stderr) = child.stderr.take() {
-        let pipe = Pipe::new(stderr, gone.clone());
-        let redactor = StreamRedactor::new(secret);
-        tasks.spawn(async move {
-            errors::pass(pipe, tokio::io::stderr(), redactor).await;
-            Part::Errors
-        });
-    }
+fn spawn_outbound(tasks: &mut JoinSet<Part>, outbound: Outbound, pipe: Pipe<ChildStdout>) {
+    tasks.spawn(async move {
+        match outbound.pump(pipe).await {
+            OutboundEnd::Over => Part::Outbound,
+            OutboundEnd::TooOld => Part::TooOld,
+        }
+    });
+}
+
+fn spawn_errors(tasks: &mut JoinSet<Part>, secret: &Secret, pipe: Pipe<ChildStderr>) {
+    let redactor = StreamRedactor::new(secret);
+    tasks.spawn(async move {
+        errors::pass(pipe, tokio::io::stderr(), redactor).await;
+        Part::Errors
+    });
 }
 
 fn spawn_relay(

@@ -12,14 +12,12 @@ use crate::app::dispatch::say;
 use crate::app::parts::{Part, Parts, StartError, start};
 use crate::base::chain::Chain;
 use crate::base::exit::ExitReason;
-use crate::child::group::{Group, reason};
 use crate::child::signals::Signals;
 use crate::config::settings::Settings;
 use crate::lifecycle::machine::{Action, Event, Lifecycle};
 
 /// Relays until codex has ended, and says why the process leaves.
 pub fn relay(runtime: &Runtime, settings: Settings, codex_args: Vec<OsString>) -> ExitReason {
-    // On the main thread, not on a worker: codex's death signal follows the thread.
     runtime.block_on(async {
         match begin(settings, codex_args).await {
             Ok(running) => running.run().await,
@@ -44,7 +42,7 @@ async fn begin(settings: Settings, codex_args: Vec<OsString>) -> Result<Running,
         parts,
         signals,
         lifecycle: Lifecycle::new(),
-        is_stopping: false,
+        has_client_left: false,
         is_codex_read: false,
         fault: None,
     })
@@ -54,8 +52,8 @@ struct Running {
     parts: Parts,
     signals: Signals,
     lifecycle: Lifecycle,
-    /// Whether we asked codex to end: then its end is no surprise.
-    is_stopping: bool,
+    /// Whether the client left first: then it knows, and codex's end is no surprise.
+    has_client_left: bool,
     /// Whether nothing more comes from codex's stdout.
     is_codex_read: bool,
     /// Why the relay itself gives up, whatever codex says.
@@ -73,10 +71,7 @@ impl Running {
             let event = tokio::select! {
                 biased;
                 () = self.signals.next() => Some(Event::StopRequested),
-                status = self.parts.child.wait() => {
-                    let reason = status.map_or(ExitReason::RelayFault, reason);
-                    Some(Event::ChildExited(reason))
-                }
+                reason = self.parts.codex.ended() => Some(Event::ChildExited(reason)),
                 Some(ended) = self.parts.streams.join_next() => self.task_ended(ended),
                 Some(ended) = self.parts.relay.join_next() => self.task_ended(ended),
                 () = until(deadline) => Some(Event::Tick),
@@ -85,12 +80,11 @@ impl Running {
             match action {
                 None => {}
                 Some(Action::CloseStdin) => {
-                    // The end of codex's stdout is codex's own end, seen early.
-                    self.is_stopping = !self.is_codex_read;
+                    self.parts.codex.close_stdin();
                     self.parts.inbound.abort();
                 }
-                Some(Action::Terminate) => self.signal_group(Group::terminate),
-                Some(Action::Kill) => self.signal_group(Group::kill),
+                Some(Action::Terminate) => self.parts.codex.terminate(),
+                Some(Action::Kill) => self.parts.codex.kill(),
                 Some(Action::Leave(reason)) => return self.leave(reason).await,
             }
         }
@@ -99,9 +93,12 @@ impl Running {
     /// What the end of a task means. Without the client or one of its streams codex is not needed.
     fn task_ended(&mut self, ended: Result<Part, JoinError>) -> Option<Event> {
         self.is_codex_read |= ends_codex(&ended);
+        self.has_client_left |= matches!(ended, Ok(Part::InboundOfClient | Part::Writer));
         match ended {
             Ok(Part::Errors | Part::WarmUp) => None,
-            Ok(Part::Inbound | Part::Outbound | Part::Writer) => Some(Event::ClientClosed),
+            Ok(Part::Inbound | Part::InboundOfClient | Part::Outbound | Part::Writer) => {
+                Some(Event::ClientClosed)
+            }
             Err(error) if error.is_cancelled() => None,
             Ok(Part::Listener) | Err(_) => {
                 tracing::error!("a part of the relay failed; codex is stopped");
@@ -115,15 +112,8 @@ impl Running {
         }
     }
 
-    fn signal_group(&self, signal: fn(Group)) {
-        if let Some(group) = self.parts.group {
-            signal(group);
-        }
-    }
-
     /// Delivers what codex still said, ends what it left open, and leaves nothing behind.
     async fn leave(mut self, reason: ExitReason) -> ExitReason {
-        self.signal_group(Group::kill);
         let _ = self.parts.codex_gone.send(true);
         self.parts.inbound.abort();
         let reason = self.fault.unwrap_or(reason);
@@ -133,7 +123,7 @@ impl Running {
             session,
             ..
         } = self.parts;
-        let is_surprise = !self.is_stopping || self.fault.is_some();
+        let is_surprise = !self.has_client_left || self.fault.is_some();
         let mut is_codex_read = self.is_codex_read;
         let deliver = async {
             let mut client = Some(client);

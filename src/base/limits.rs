@@ -183,6 +183,14 @@ pub const CHILD_EOF_GRACE: Duration = Duration::from_secs(5);
 /// From SIGTERM to SIGKILL.
 pub const CHILD_TERM_GRACE: Duration = Duration::from_secs(5);
 
+/// From one look at what is detached from codex to the next. / A tool that detaches itself later
+/// than that before codex dies is taken for one that codex still owned.
+pub const CENSUS_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Ending what codex owned when it died. / A process in the kernel's hands can't be killed; nobody
+/// waits for it.
+pub const SWEEP_DEADLINE: Duration = Duration::from_secs(2);
+
 /// Silence on a pipe of a codex that has ended, after which nothing more is expected. / A tool
 /// that inherited the pipe may hold it open for ever.
 pub const PIPE_SILENCE: Duration = Duration::from_millis(200);

@@ -1,13 +1,7 @@
-//! The child's command line, environment and pipes.
+//! The child's command line and environment.
 
 use std::ffi::{OsStr, OsString};
-use std::io;
 use std::path::PathBuf;
-use std::process::Stdio;
-
-use tokio::process::{Child, Command};
-
-use crate::child::sys;
 
 /// How codex is started.
 #[derive(Clone)]
@@ -27,24 +21,6 @@ impl std::fmt::Debug for Config {
             .field("program", &self.program)
             .finish_non_exhaustive()
     }
-}
-
-/// Starts codex in a process group of its own, its three streams piped.
-///
-/// Call it on the main thread (see [`sys`]).
-pub fn spawn(config: &Config) -> io::Result<Child> {
-    let mut command = Command::new(&config.program);
-    command
-        .args(&config.args)
-        .env_clear()
-        .envs(config.environment.iter().map(|(name, value)| (name, value)))
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .process_group(0)
-        .kill_on_drop(true);
-    sys::die_with_parent(&mut command);
-    command.spawn()
 }
 
 /// The child's environment: ours, less what would change its libraries and what is the relay's

@@ -1,8 +1,16 @@
 //! Floor 4: codex as a supervised child.
 
+pub mod codex;
 pub mod command;
 pub mod find;
 pub mod group;
+pub mod guardian;
+mod kin;
+mod order;
+mod report;
 pub mod signals;
-#[expect(unsafe_code, reason = "pre_exec, and only here")]
+#[expect(
+    unsafe_code,
+    reason = "pre_exec and an inherited descriptor, and only here"
+)]
 mod sys;

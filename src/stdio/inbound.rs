@@ -33,9 +33,18 @@ pub struct Inbound {
     pub answers: mpsc::Receiver<OwnAnswer>,
 }
 
+/// Who ended a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The client sends no more.
+    Client,
+    /// Codex reads no more.
+    Codex,
+}
+
 impl Inbound {
     /// Passes lines on until `from` ends or codex reads no more; then codex's stdin is closed.
-    pub async fn pump<R, W>(mut self, mut from: R, to: W)
+    pub async fn pump<R, W>(mut self, mut from: R, to: W) -> Side
     where
         R: AsyncRead + Unpin,
         W: AsyncWrite + Unpin,
@@ -47,20 +56,21 @@ impl Inbound {
             let count = from.read_buf(framer.buffer()).await.unwrap_or(0);
             while let Some(piece) = framer.next_piece() {
                 if self.pass(piece, &mut to).await.is_err() {
-                    return;
+                    return Side::Codex;
                 }
             }
             if count == 0 {
                 break;
             }
             if to.flush().await.is_err() {
-                return;
+                return Side::Codex;
             }
         }
         if let Some(last) = framer.finish() {
             let _ = self.pass(last, &mut to).await;
         }
         let _ = to.shutdown().await;
+        Side::Client
     }
 
     async fn pass<W: AsyncWrite + Unpin>(

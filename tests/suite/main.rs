@@ -19,5 +19,6 @@ mod protocol;
 mod readme;
 mod real_codex;
 mod requests;
+mod standin;
 mod stdio;
 mod way_out;

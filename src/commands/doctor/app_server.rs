@@ -4,16 +4,16 @@ use std::ffi::OsString;
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
+use std::process::Stdio;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
-use tokio::process::{Child, ChildStdin, ChildStdout};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::base::limits::{CHILD_EOF_GRACE, DOCTOR_DEADLINE, MAX_LINE_BYTES};
-use crate::child::command::{self, Config};
 use crate::session::asking;
 use crate::session::eligibility::{AccountKind, Ineligible};
 use crate::stdio::pipe::Pipe;
@@ -54,12 +54,18 @@ pub(super) async fn talk(
     if let Some(scratch) = &scratch {
         environment.push(("CODEX_SQLITE_HOME".into(), scratch.0.clone().into()));
     }
-    let mut child = command::spawn(&Config {
-        program,
-        args: vec!["app-server".into()],
-        environment,
-    })
-    .map_err(TalkError::Start)?;
+    // No guardian: it owns nothing yet, and ends with its stdin.
+    let mut child = Command::new(program)
+        .arg("app-server")
+        .env_clear()
+        .envs(environment)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(TalkError::Start)?;
     let errors = child.stderr.take();
     let drain = async {
         // Full, it would hold codex up.

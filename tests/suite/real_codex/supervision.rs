@@ -81,6 +81,37 @@ async fn kill_of_the_relay_ends_codex_and_its_commands(case: Case) {
 }
 matrix!(kill_of_the_relay_ends_codex_and_its_commands: versions);
 
+async fn stubborn_command_goes_with_codex_however_that_ends(case: Case) {
+    for signal in [None, Some(Signal::SIGTERM), Some(Signal::SIGKILL)] {
+        let (_stage, mut client, _) = amid_a_stubborn_command(case).await;
+        match signal {
+            Some(signal) => client.signal(signal),
+            None => client.close_stdin(),
+        }
+        client.exit().await;
+        none_marked(&client.mark).await;
+    }
+    let (_stage, mut client, codex) = amid_a_stubborn_command(case).await;
+    codex.signal(Signal::SIGKILL);
+    assert_eq!(client.exit().await.code(), Some(128 + 9));
+    none_marked(&client.mark).await;
+}
+matrix!(stubborn_command_goes_with_codex_however_that_ends: versions);
+
+async fn amid_a_stubborn_command(case: Case) -> (Stage, Client, Process) {
+    let stage = Stage::set(case).await;
+    let mut client = stage.relay().start().await;
+    let thread = client.thread("thread/start", json!({})).await;
+    let input = json!([{"type": "text", "text": "[stubborn]"}]);
+    let params = json!({"threadId": thread, "input": input});
+    client.ok("turn/start", params).await;
+    for command in ["sleep 86400", "sleep 86401"] {
+        eventually_one(&client.mark, |it| it.command.starts_with(command)).await;
+    }
+    let codex = codex_of(&stage, &client).await;
+    (stage, client, codex)
+}
+
 async fn codex_runs_in_a_process_group_of_its_own(case: Case) {
     let stage = Stage::set(case).await;
     let (client, codex) = amid_a_turn(&stage).await;

@@ -16,6 +16,7 @@ pub(crate) mod persona;
 pub(crate) mod processes;
 pub(crate) mod proxy;
 pub(crate) mod stage;
+pub(crate) mod standin;
 pub(crate) mod story;
 
 use std::time::Duration;

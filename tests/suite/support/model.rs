@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 /// | `[commands N]` | N commands, one after the other, then a message |
 /// | `[approval]` | a command that asks to leave the sandbox |
 /// | `[wait]` | a command that outlasts every test |
+/// | `[stubborn]` | such a command that heeds no signal but KILL, with a child in a session of its own |
 /// | `[spawn]` | a sub-agent |
 /// | `[full]` | a message and a count of tokens that makes codex compact |
 /// | `[commands N full]` | commands, each with such a count: codex compacts in the middle of the turn |
@@ -99,6 +100,12 @@ fn next_call(number: usize, last: &str) -> Option<Value> {
             &format!("spawn-{number}"),
             "kid",
             "say hello",
+        ));
+    }
+    if last.contains("[stubborn]") {
+        return Some(events::exec_command(
+            &format!("stubborn-{number}"),
+            "trap '' TERM HUP INT; setsid sleep 86401 & while :; do sleep 86400; done",
         ));
     }
     if last.contains("[wait]") {

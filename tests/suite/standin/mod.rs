@@ -1,0 +1,7 @@
+//! The relay in front of programs that do what a codex should not.
+
+mod detached;
+mod endings;
+mod fidelity;
+mod leftovers;
+mod told;
