@@ -72,9 +72,15 @@ pub const MAX_HEADERS: usize = 256;
 /// worth of memory for a line of brackets.
 pub const MAX_JSON_DEPTH: usize = 1024;
 
-/// Connections of codex at once. / One per thread and some for HTTP; a flood must not take every
-/// descriptor.
+/// Connections of codex at once. / One per thread and some for HTTP.
 pub const MAX_CONNECTIONS: usize = 1024;
+
+/// Connections that haven't shown the secret yet. / Over it the oldest is cut, not the newest
+/// refused: codex shows it within a millisecond, a flood never does.
+pub const MAX_STRANGERS: usize = 256;
+
+/// The kernel's table of sockets, read. / A line has 150 bytes: more than all ports of loopback.
+pub const MAX_SOCKET_TABLE_BYTES: u64 = 16 * 1024 * 1024;
 
 /// From a connection that couldn't be accepted to the next try. / Descriptors are given back in
 /// their own time; asking for them must not keep a core busy.

@@ -1,27 +1,32 @@
 //! The private endpoint: loopback alone, a bounded number of connections, each with an owner.
 
+use std::collections::VecDeque;
 use std::net::Ipv4Addr;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use ::http::header::{CONNECTION, HeaderValue};
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use nix::errno::Errno;
 use tokio::io;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, mpsc, watch};
-use tokio::task::JoinSet;
+use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::sleep;
 
 use crate::base::limits::{
-    ACCEPT_PAUSE, HEAD_DEADLINE, MAX_CONNECTIONS, MAX_HEAD_BYTES, MAX_HEADERS,
+    ACCEPT_PAUSE, HEAD_DEADLINE, MAX_CONNECTIONS, MAX_HEAD_BYTES, MAX_HEADERS, MAX_STRANGERS,
 };
 use crate::exchange::admission::Gate;
 use crate::exchange::plan::OnUnrecognized;
 use crate::feed::source::Feed;
 use crate::relay::budget::Budget;
 use crate::relay::http;
+use crate::relay::peer::Peers;
 use crate::session::shared::SharedSession;
 use crate::upstream::client::Upstream;
 use crate::upstream::destination::Destination;
@@ -57,14 +62,16 @@ pub async fn bind() -> io::Result<(TcpListener, u16)> {
 
 /// Serves connections until it is dropped, or the socket fails for good; every connection ends with
 /// it. Whenever `closed` changes, those that are open end.
+///
+/// Sockets of other users are dropped unread. Of those that haven't shown the secret yet, the
+/// oldest makes room for the newest.
 pub async fn serve(listener: TcpListener, relay: Arc<Relay>, mut closed: watch::Receiver<u64>) {
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let mut peers = Peers::new();
+    let mut strangers: VecDeque<(AbortHandle, Arc<Seat>)> = VecDeque::new();
     let mut connections = JoinSet::new();
+    let mut is_failing = false;
     loop {
-        // Over the bound a connection waits in the system's backlog.
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
-            return;
-        };
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             Ok(()) = closed.changed() => {
@@ -72,26 +79,39 @@ pub async fn serve(listener: TcpListener, relay: Arc<Relay>, mut closed: watch::
                 continue;
             }
         };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
             Err(error) if is_lasting(&error) => {
                 tracing::error!(%error, "the private endpoint accepts no more connections");
                 return;
             }
             Err(error) => {
                 // Out of descriptors, or a peer that is gone already: others may end meanwhile.
-                tracing::warn!(%error, "connection not accepted");
-                drop(place);
+                if !is_failing {
+                    tracing::warn!(%error, "connections wait: one can't be accepted");
+                }
+                is_failing = true;
                 sleep(ACCEPT_PAUSE).await;
                 continue;
             }
         };
+        is_failing = false;
+        let local = stream.local_addr();
+        if !local.is_ok_and(|local| peers.is_ours(peer, local)) {
+            tracing::debug!("connection of another user dropped");
+            continue;
+        }
         while connections.try_join_next().is_some() {}
+        strangers.retain(|(task, seat)| !task.is_finished() && !seat.is_taken());
+        if strangers.len() >= MAX_STRANGERS
+            && let Some((oldest, _)) = strangers.pop_front()
+        {
+            oldest.abort();
+        }
         let relay = Arc::clone(&relay);
-        connections.spawn(async move {
-            connection(stream, relay).await;
-            drop(place);
-        });
+        let seat = Arc::new(Seat::new(&places));
+        let task = connections.spawn(connection(stream, relay, Arc::clone(&seat)));
+        strangers.push_back((task, seat));
     }
 }
 
@@ -107,13 +127,52 @@ fn is_lasting(error: &io::Error) -> bool {
     code.is_some_and(|code| broken.contains(&code))
 }
 
-async fn connection(stream: TcpStream, relay: Arc<Relay>) {
+/// The place of one connection among those of codex, taken when it shows the secret.
+#[derive(Debug)]
+struct Seat {
+    places: Arc<Semaphore>,
+    place: OnceCell<OwnedSemaphorePermit>,
+}
+
+impl Seat {
+    fn new(places: &Arc<Semaphore>) -> Self {
+        Self {
+            places: Arc::clone(places),
+            place: OnceCell::new(),
+        }
+    }
+
+    fn is_taken(&self) -> bool {
+        self.place.initialized()
+    }
+
+    /// Waits for a place, if it isn't taken yet.
+    async fn take(&self) {
+        let place = || Arc::clone(&self.places).acquire_owned();
+        // It can't fail: nobody closes the semaphore.
+        let _ = self.place.get_or_try_init(place).await;
+    }
+}
+
+async fn connection(stream: TcpStream, relay: Arc<Relay>, seat: Arc<Seat>) {
     let _ = stream.set_nodelay(true);
     let (hand_over, mut pumps) = mpsc::channel::<Pump>(1);
-    let service = service_fn(move |request| {
+    let service = service_fn(|request: Request<Incoming>| {
         let relay = Arc::clone(&relay);
         let hand_over = hand_over.clone();
-        async move { http::exchange(relay, request, hand_over).await }
+        let seat = Arc::clone(&seat);
+        let (method, uri, headers) = (request.method(), request.uri(), request.headers());
+        let is_codex = relay.gate.admit(method, uri, headers).is_ok();
+        async move {
+            if is_codex {
+                seat.take().await;
+                return http::exchange(relay, request, hand_over).await;
+            }
+            let mut response = http::exchange(relay, request, hand_over).await?;
+            let close = HeaderValue::from_static("close");
+            response.headers_mut().insert(CONNECTION, close);
+            Ok(response)
+        }
     });
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -128,6 +187,7 @@ async fn connection(stream: TcpStream, relay: Arc<Relay>) {
     if let Err(error) = served {
         tracing::debug!(%error, "connection ended");
     }
+    drop(hand_over);
     if let Some(pump) = pumps.recv().await {
         pump.await;
     }

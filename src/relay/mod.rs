@@ -6,6 +6,7 @@ pub mod down;
 pub mod http;
 pub mod judge;
 pub mod listener;
+mod peer;
 pub mod up;
 pub mod upgrade;
 pub mod websocket;

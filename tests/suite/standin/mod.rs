@@ -4,4 +4,5 @@ mod detached;
 mod endings;
 mod fidelity;
 mod leftovers;
+mod strangers;
 mod told;

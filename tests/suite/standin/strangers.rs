@@ -1,0 +1,154 @@
+//! The private endpoint lets codex in, and nobody else holds it up.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use nix::sys::signal::Signal;
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::process::Command;
+use tokio::time::timeout;
+
+use crate::support::client::Client;
+use crate::support::standin::StandIn;
+use crate::support::{PATIENCE, eventually};
+
+/// Answers `initialize`, `config/read` and `thread/start`; its input is kept.
+const ROUTED: &str = r#"
+tee input | while read line; do
+  id=${line#*\"id\":}; id=${id%%,*}; id=${id%\}}
+  case "$line" in
+    *initialize\"*) echo "{\"id\":$id,\"result\":{\"userAgent\":\"codex/0.171.0\"}}";;
+    *config/read*) echo "{\"id\":$id,\"result\":{\"config\":{}}}";;
+    *thread/start*) echo "{\"id\":$id,\"result\":{\"thread\":{\"id\":\"t1\"}}}";;
+  esac
+done
+"#;
+
+/// A relay whose stand-in has been given a route: address and path.
+async fn routed(place: &StandIn) -> (Client, SocketAddr, String) {
+    let mut client = place.start(ROUTED);
+    let about = json!({"clientInfo": {"name": "suite", "version": "1"}});
+    client.ok("initialize", about).await;
+    client.ok("thread/start", json!({})).await;
+    let input = fs::read_to_string(place.folder().join("input")).unwrap();
+    let (_, after) = input.split_once("\"openai_base_url\":\"http://").unwrap();
+    let (address, path) = after.split_once('"').unwrap().0.split_once('/').unwrap();
+    (client, address.parse().unwrap(), format!("/{path}"))
+}
+
+fn head(address: SocketAddr, path: &str) -> String {
+    format!("GET {path}/models HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")
+}
+
+/// Asks as codex does. Nobody is upstream: a 502 means that the request was let in.
+async fn ask(address: SocketAddr, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let head = head(address, path);
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    let read = timeout(PATIENCE, stream.read_to_string(&mut answer)).await;
+    read.expect("an answer").unwrap();
+    answer
+}
+
+/// Needs a second user: only the superuser can be one.
+#[tokio::test]
+async fn another_user_is_cut_off_unread_even_with_the_secret() {
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("not run: only the superuser can ask as another user");
+        return;
+    }
+    let place = StandIn::new();
+    let (client, address, path) = routed(&place).await;
+    let head = head(address, &path).replace("\r\n", "\\r\\n");
+    let script = format!(
+        "exec 3<>/dev/tcp/{}/{} && printf '{head}' >&3; cat <&3; echo over",
+        address.ip(),
+        address.port()
+    );
+    let as_user = |user: &str| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", user, "--regid", user, "--clear-groups"]);
+        command.args(["bash", "-c", &script]).current_dir("/");
+        command
+    };
+    let own = as_user("0").output().await.unwrap();
+    let own = String::from_utf8_lossy(&own.stdout).into_owned();
+    assert!(own.starts_with("HTTP/1.1 502 "), "{own}");
+    let other = as_user("65534").output().await.unwrap();
+    assert_eq!(String::from_utf8_lossy(&other.stdout), "over\n");
+    assert!(ask(address, &path).await.starts_with("HTTP/1.1 502 "));
+    assert!(client.close().await.success());
+}
+
+fn descriptors(pid: u32) -> usize {
+    let folder = PathBuf::from(format!("/proc/{pid}/fd"));
+    fs::read_dir(folder).unwrap().count()
+}
+
+#[tokio::test]
+async fn flood_of_the_silent_and_the_slow_leaves_room_for_codex() {
+    let place = StandIn::new();
+    let (client, address, path) = routed(&place).await;
+    let before = descriptors(client.pid());
+    let mut flood = Vec::new();
+    for number in 0..600 {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        if number % 2 == 0 {
+            // The beginning of a head that never ends.
+            stream.write_all(b"GET / HTTP/1.1\r\nX").await.unwrap();
+        }
+        flood.push(stream);
+        if number % 100 == 99 {
+            assert!(ask(address, &path).await.starts_with("HTTP/1.1 502 "));
+        }
+    }
+    let held = descriptors(client.pid()) - before;
+    assert!(held <= 256 + 8, "{held} connections of strangers");
+    // Strangers that say something are sent away, and their connections closed.
+    for _ in 0..20 {
+        assert!(ask(address, "/wrong").await.starts_with("HTTP/1.1 404 "));
+    }
+    drop(flood);
+    eventually("the connections are gone", || {
+        (descriptors(client.pid()) <= before + 2).then_some(())
+    })
+    .await;
+    assert!(client.close().await.success());
+}
+
+#[tokio::test]
+async fn relay_out_of_descriptors_recovers() {
+    let place = StandIn::new();
+    let program = place.program(ROUTED);
+    let relay = place.relay(&program);
+    let mut limited = Command::new("prlimit");
+    limited
+        .arg("--nofile=64:64")
+        .arg(relay.as_std().get_program());
+    limited.args(relay.as_std().get_args());
+    limited
+        .env("HOME", place.folder())
+        .current_dir(place.folder());
+    let mut client = Client::spawn(limited);
+    let about = json!({"clientInfo": {"name": "suite", "version": "1"}});
+    client.ok("initialize", about).await;
+    client.ok("thread/start", json!({})).await;
+    let input = fs::read_to_string(place.folder().join("input")).unwrap();
+    let (_, after) = input.split_once("\"openai_base_url\":\"http://").unwrap();
+    let (address, path) = after.split_once('"').unwrap().0.split_once('/').unwrap();
+    let (address, path) = (address.parse().unwrap(), format!("/{path}"));
+    let mut flood = Vec::new();
+    for _ in 0..200 {
+        flood.push(TcpStream::connect(address).await.unwrap());
+    }
+    // Lines still pass.
+    client.ok("thread/start", json!({})).await;
+    drop(flood);
+    assert!(ask(address, &path).await.starts_with("HTTP/1.1 502 "));
+    client.signal(Signal::SIGTERM);
+    assert!(client.exit().await.success());
+}
