@@ -4,4 +4,5 @@ pub mod dispatch;
 #[expect(unsafe_code, reason = "mallopt, and only there")]
 mod heap;
 pub mod parts;
+pub mod process;
 pub mod run;

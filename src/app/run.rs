@@ -10,6 +10,7 @@ use tokio::time::sleep_until;
 
 use crate::app::dispatch::say;
 use crate::app::parts::{Part, Parts, StartError, start};
+use crate::app::process;
 use crate::base::chain::Chain;
 use crate::base::exit::ExitReason;
 use crate::child::signals::Signals;
@@ -38,6 +39,8 @@ async fn begin(settings: Settings, codex_args: Vec<OsString>) -> Result<Running,
     // Before codex is there: a signal must never find us without a hand for it.
     let signals = Signals::listen().map_err(StartError::Signals)?;
     let parts = start(settings, codex_args).await?;
+    // Behind codex's start: what holds for us isn't codex's.
+    process::harden();
     Ok(Running {
         parts,
         signals,

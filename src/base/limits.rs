@@ -152,6 +152,9 @@ pub const FRAME_READ_BYTES: usize = 64 * 1024;
 /// A line that is read; longer ones pass unread. / Codex itself accepts 70 MiB.
 pub const MAX_LINE_BYTES: usize = 64 * 1024 * 1024;
 
+/// The beginning of a longer line, in which its method is looked for. / Clients write it first.
+pub const LEAD_BYTES: usize = 4096;
+
 /// One read from a pipe.
 pub const PIPE_READ_BYTES: usize = 64 * 1024;
 

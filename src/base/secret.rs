@@ -3,17 +3,18 @@
 use std::fmt;
 
 use subtle::ConstantTimeEq;
+use zeroize::Zeroizing;
 
 use crate::base::ids::hex;
 
-/// A secret word: no `Display`, and `Debug` hides it.
+/// A secret word: no `Display`, `Debug` hides it, and its memory is cleared when it is dropped.
 #[derive(Clone)]
-pub struct Secret(String);
+pub struct Secret(Zeroizing<String>);
 
 impl Secret {
     /// Writes 256 random bits as hexadecimal: 64 characters that are safe in a path and in JSON.
     pub fn from_random(bits: [u8; 32]) -> Self {
-        Self(hex(&bits))
+        Self(Zeroizing::new(hex(&bits)))
     }
 
     /// The word itself. Only for the wire, never for a log.

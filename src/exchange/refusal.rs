@@ -168,6 +168,11 @@ pub fn error(denial: &Denial) -> Value {
             ),
             "data": { "reason": Reason::RouteClosed.code(), "route": why.code() },
         }),
+        Denial::LineTooLong { limit } => json!({
+            "code": INVALID_REQUEST,
+            "message": format!("codex-relay: the line is over {limit} bytes, the limit for this method"),
+            "data": { "reason": Reason::RequestTooLarge.code(), "limit": limit },
+        }),
         Denial::ContextUnavailable => json!({
             "code": INVALID_PARAMS,
             "message": "the agent workspace can't be read; see that the folder given by --workspace exists and is readable",
@@ -228,6 +233,7 @@ const TOO_LARGE_REMEDY: &str =
 const UNRECOGNIZED_REMEDY: &str = ": this codex may be newer than the relay; --on-unrecognized pass lets such requests through without context";
 
 /// JSON-RPC's code for params that can't be used.
+const INVALID_REQUEST: i32 = -32600;
 const INVALID_PARAMS: i32 = -32602;
 
 /// The code that codex itself uses when it is overloaded.

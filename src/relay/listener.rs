@@ -86,11 +86,14 @@ pub async fn serve(listener: TcpListener, relay: Arc<Relay>, mut closed: watch::
                 return;
             }
             Err(error) => {
-                // Out of descriptors, or a peer that is gone already: others may end meanwhile.
+                // Out of descriptors, or a peer that is gone already. Strangers hold nobody up.
                 if !is_failing {
                     tracing::warn!(%error, "connections wait: one can't be accepted");
                 }
                 is_failing = true;
+                if let Some((oldest, _)) = strangers.pop_front() {
+                    oldest.abort();
+                }
                 sleep(ACCEPT_PAUSE).await;
                 continue;
             }

@@ -132,6 +132,11 @@ impl Session {
         }
     }
 
+    /// Whether a line that begins as this method's must be read, so that it can't pass unread.
+    pub fn must_read(&self, method: &str) -> bool {
+        methods::of_client(method).is_some()
+    }
+
     /// Goes on with a line whose context was read; `fresh` is the generation that a new
     /// registration gets. `None` stands for a workspace that can't be read.
     pub fn on_context(

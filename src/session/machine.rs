@@ -148,6 +148,11 @@ pub enum Denial {
     },
     /// The thread's route is closed: what it led to isn't what codex would ask now.
     RouteClosed(Ineligible),
+    /// The line is longer than lines that are read, and of a method that must be read.
+    LineTooLong {
+        /// The bound.
+        limit: usize,
+    },
 }
 
 impl Session {

@@ -1,5 +1,7 @@
 //! The client's lines to codex's stdin.
 
+use std::io;
+
 use bytes::Bytes;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufWriter};
@@ -8,7 +10,9 @@ use tokio::time::{sleep, timeout};
 
 use crate::base::chain::Chain;
 use crate::base::ids::{Generation, RequestId};
-use crate::base::limits::{MAX_LINE_BYTES, OVERLOAD_PAUSE, OWN_ANSWER_DEADLINE, PIPE_READ_BYTES};
+use crate::base::limits::{
+    LEAD_BYTES, MAX_LINE_BYTES, OVERLOAD_PAUSE, OWN_ANSWER_DEADLINE, PIPE_READ_BYTES,
+};
 use crate::exchange::refusal;
 use crate::feed::source::Feed;
 use crate::session::intercept::{Ask, ClientVerdict, Prepare};
@@ -18,6 +22,7 @@ use crate::session::shared::SharedSession;
 use crate::stdio::writer::LineSender;
 use crate::wire::edit::pieces;
 use crate::wire::envelope::member;
+use crate::wire::lead::Lead;
 use crate::wire::lines::{LineFramer, Piece};
 
 /// What the pump needs.
@@ -42,6 +47,14 @@ pub enum Side {
     Codex,
 }
 
+/// What becomes of the parts of a line over the bound.
+#[derive(Debug)]
+enum LongLine {
+    Passed,
+    /// They are thrown away but for the id.
+    Refused(Lead),
+}
+
 impl Inbound {
     /// Passes lines on until `from` ends or codex reads no more; then codex's stdin is closed.
     pub async fn pump<R, W>(mut self, mut from: R, to: W) -> Side
@@ -51,11 +64,12 @@ impl Inbound {
     {
         let mut framer = LineFramer::new(MAX_LINE_BYTES);
         let mut to = BufWriter::with_capacity(PIPE_READ_BYTES, to);
+        let mut long = LongLine::Passed;
         loop {
             framer.buffer().reserve(PIPE_READ_BYTES);
             let count = from.read_buf(framer.buffer()).await.unwrap_or(0);
             while let Some(piece) = framer.next_piece() {
-                if self.pass(piece, &mut to).await.is_err() {
+                if self.pass(piece, &mut long, &mut to).await.is_err() {
                     return Side::Codex;
                 }
             }
@@ -67,8 +81,9 @@ impl Inbound {
             }
         }
         if let Some(last) = framer.finish() {
-            let _ = self.pass(last, &mut to).await;
+            let _ = self.pass(last, &mut long, &mut to).await;
         }
+        self.end_long_line(&mut long).await;
         let _ = to.shutdown().await;
         Side::Client
     }
@@ -76,12 +91,56 @@ impl Inbound {
     async fn pass<W: AsyncWrite + Unpin>(
         &mut self,
         piece: Piece,
+        long: &mut LongLine,
         to: &mut W,
-    ) -> std::io::Result<()> {
-        let mut line = match piece {
-            Piece::Line(line) => line,
-            Piece::LongHead(part) | Piece::LongRest(part) => return to.write_all(&part).await,
+    ) -> io::Result<()> {
+        let part = match piece {
+            Piece::Line(line) => return self.pass_line(line, to).await,
+            Piece::LongHead(part) => {
+                *long = self.judge_long_line(&part);
+                part
+            }
+            Piece::LongRest(part) => part,
         };
+        match long {
+            LongLine::Passed => to.write_all(&part).await,
+            LongLine::Refused(lead) => {
+                lead.push(&part);
+                if part.ends_with(b"\n") {
+                    self.end_long_line(long).await;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn judge_long_line(&self, head: &[u8]) -> LongLine {
+        let mut lead = Lead::default();
+        lead.push(head.get(..LEAD_BYTES).unwrap_or(head));
+        let must_read = |method: String| self.session.with(|session| session.must_read(&method));
+        if lead.method().is_some_and(must_read) {
+            LongLine::Refused(Lead::default())
+        } else {
+            LongLine::Passed
+        }
+    }
+
+    /// Answers a long line that was thrown away, at its end.
+    async fn end_long_line(&self, long: &mut LongLine) {
+        if let LongLine::Refused(lead) = std::mem::replace(long, LongLine::Passed)
+            && let Some(id) = lead.id()
+        {
+            let limit = MAX_LINE_BYTES;
+            let denial = Denial::LineTooLong { limit };
+            let _ = self.client.send(answer(&id, &denial)).await;
+        }
+    }
+
+    async fn pass_line<W: AsyncWrite + Unpin>(
+        &mut self,
+        mut line: Bytes,
+        to: &mut W,
+    ) -> io::Result<()> {
         let mut verdict = self.session.with(|session| session.on_client_line(&line));
         loop {
             self.log_remarks();

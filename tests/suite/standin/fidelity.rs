@@ -88,6 +88,33 @@ async fn line_over_the_bound_passes_unread() {
 }
 
 #[tokio::test]
+async fn line_over_the_bound_that_must_be_read_is_refused_by_its_id() {
+    let mut lines = Vec::new();
+    for (before, behind) in [("\"id\":\"a\",", ""), ("", ",\"id\":2")] {
+        let head = format!("{{{before}\"method\":\"turn/start\",\"params\":{{\"text\":\"");
+        lines.extend(head.as_bytes());
+        lines.resize(lines.len() + (64 << 20), b'x');
+        lines.extend(format!("\"}}{behind}}}\n").as_bytes());
+    }
+    lines.extend(b"{\"method\":\"next\"}\n");
+    let (bytes, status) = echoed(&lines, 1 << 20).await;
+    assert!(status.success());
+    let text = String::from_utf8(bytes).unwrap();
+    let mut lines: Vec<serde_json::Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    // The echo of the last line may come at any time.
+    lines.retain(|line| line["method"] != "next");
+    let said: Vec<_> = lines
+        .iter()
+        .map(|line| (line["id"].clone(), line["error"]["code"].clone()))
+        .collect();
+    let wanted = [serde_json::json!("a"), serde_json::json!(2)];
+    assert_eq!(said, wanted.map(|id| (id, serde_json::json!(-32600))));
+}
+
+#[tokio::test]
 async fn much_on_stderr_before_the_first_line_holds_nobody() {
     let place = StandIn::new();
     let script = "head -c 50000000 /dev/zero | tr '\\0' x >&2; echo first; cat >/dev/null";

@@ -1,0 +1,30 @@
+//! What holds for this process as a whole.
+
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+
+/// Keeps memory out of core dumps, and makes room for descriptors.
+///
+/// The process stays dumpable as such: `/proc` shows the user what it shows of any process, and a
+/// debugger of the same user may attach. Programs that are started later inherit all this.
+pub fn harden() {
+    // Handlers of core dumps that the kernel pipes into don't heed the limit: they get a dump
+    // without memory.
+    #[cfg(target_os = "linux")]
+    if let Err(error) = std::fs::write("/proc/self/coredump_filter", "0") {
+        tracing::debug!(%error, "core dumps keep their memory");
+    }
+    limit(Resource::RLIMIT_CORE, |_| 0);
+    // A connection of codex has a counterpart upstream: the usual 1024 are few.
+    limit(Resource::RLIMIT_NOFILE, |hard| hard.min(DESCRIPTORS));
+}
+
+/// Sets the soft limit, from the hard one.
+fn limit(resource: Resource, soft: impl Fn(u64) -> u64) {
+    let set = getrlimit(resource).and_then(|(_, hard)| setrlimit(resource, soft(hard), hard));
+    if let Err(error) = set {
+        tracing::debug!(%error, ?resource, "limit not set");
+    }
+}
+
+/// Two for each connection that the private endpoint may hold, and some.
+const DESCRIPTORS: u64 = 4096;
