@@ -15,6 +15,7 @@ mod support;
 mod architecture;
 mod endpoint;
 mod fixtures;
+mod fuzzing;
 mod protocol;
 mod readme;
 mod real_codex;
