@@ -2,6 +2,7 @@
 
 mod detached;
 mod endings;
+mod faults;
 mod fidelity;
 mod leftovers;
 mod strangers;

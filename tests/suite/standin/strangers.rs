@@ -33,10 +33,8 @@ async fn routed(place: &StandIn) -> (Client, SocketAddr, String) {
     let about = json!({"clientInfo": {"name": "suite", "version": "1"}});
     client.ok("initialize", about).await;
     client.ok("thread/start", json!({})).await;
-    let input = fs::read_to_string(place.folder().join("input")).unwrap();
-    let (_, after) = input.split_once("\"openai_base_url\":\"http://").unwrap();
-    let (address, path) = after.split_once('"').unwrap().0.split_once('/').unwrap();
-    (client, address.parse().unwrap(), format!("/{path}"))
+    let route = place.route().await;
+    (client, route.address, route.base)
 }
 
 fn head(address: SocketAddr, path: &str) -> String {
@@ -65,7 +63,7 @@ async fn another_user_is_cut_off_unread_even_with_the_secret() {
     let (client, address, path) = routed(&place).await;
     let head = head(address, &path).replace("\r\n", "\\r\\n");
     let script = format!(
-        "exec 3<>/dev/tcp/{}/{} && printf '{head}' >&3; cat <&3; echo over",
+        "trap '' PIPE; exec 3<>/dev/tcp/{}/{} && printf '{head}' >&3; cat <&3; echo over",
         address.ip(),
         address.port()
     );
@@ -137,10 +135,8 @@ async fn relay_out_of_descriptors_recovers() {
     let about = json!({"clientInfo": {"name": "suite", "version": "1"}});
     client.ok("initialize", about).await;
     client.ok("thread/start", json!({})).await;
-    let input = fs::read_to_string(place.folder().join("input")).unwrap();
-    let (_, after) = input.split_once("\"openai_base_url\":\"http://").unwrap();
-    let (address, path) = after.split_once('"').unwrap().0.split_once('/').unwrap();
-    let (address, path) = (address.parse().unwrap(), format!("/{path}"));
+    let route = place.route().await;
+    let (address, path) = (route.address, route.base);
     let mut flood = Vec::new();
     for _ in 0..200 {
         flood.push(TcpStream::connect(address).await.unwrap());

@@ -18,6 +18,7 @@ pub(crate) mod proxy;
 pub(crate) mod stage;
 pub(crate) mod standin;
 pub(crate) mod story;
+pub(crate) mod upstream;
 
 use std::time::Duration;
 

@@ -100,14 +100,7 @@ impl Stage {
 
     /// The private route that a spied codex was given.
     pub(crate) fn spied(&self) -> PrivateRoute {
-        let copy = fs::read_to_string(self.copy_of_stdin()).unwrap();
-        let (_, after) = copy.split_once("\"openai_base_url\":\"http://").unwrap();
-        let (url, _) = after.split_once('"').unwrap();
-        let (address, path) = url.split_once('/').unwrap();
-        PrivateRoute {
-            address: address.parse().unwrap(),
-            base: format!("/{path}"),
-        }
+        PrivateRoute::find(&fs::read_to_string(self.copy_of_stdin()).unwrap()).unwrap()
     }
 
     /// Makes a program of `codex` with a tap behind it.
@@ -173,6 +166,17 @@ pub(crate) struct PrivateRoute {
 }
 
 impl PrivateRoute {
+    /// Finds it in what codex has read.
+    pub(crate) fn find(input: &str) -> Option<Self> {
+        let (_, after) = input.split_once("\"openai_base_url\":\"http://")?;
+        let (url, _) = after.split_once('"')?;
+        let (address, path) = url.split_once('/')?;
+        Some(Self {
+            address: address.parse().ok()?,
+            base: format!("/{path}"),
+        })
+    }
+
     /// The secret.
     pub(crate) fn secret(&self) -> &str {
         self.base.split('/').nth(1).unwrap()

@@ -8,6 +8,8 @@ use tempfile::TempDir;
 use tokio::process::Command;
 
 use super::client::Client;
+use super::eventually;
+use super::stage::PrivateRoute;
 
 /// A folder with scripts that stand in for codex. What they write lands in it.
 #[derive(Debug)]
@@ -43,6 +45,13 @@ impl StandIn {
         relay.env("CODEX_HOME", self.folder());
         relay.current_dir(self.folder());
         relay
+    }
+
+    /// The private route in what a script has read, which it copies into the file `input`.
+    pub(crate) async fn route(&self) -> PrivateRoute {
+        let input = self.folder().join("input");
+        let found = || PrivateRoute::find(&fs::read_to_string(&input).ok()?);
+        eventually("the route is known", found).await
     }
 
     /// Starts the relay in front of a script.
