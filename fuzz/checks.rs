@@ -10,13 +10,15 @@ use std::sync::Arc;
 use bytes::Bytes;
 use codex_relay::base::ids::Generation;
 use codex_relay::base::secret::Secret;
-use codex_relay::context::budget::{Budgets, shape};
-use codex_relay::context::render::render;
+use codex_relay::context::budget::Budgets;
+use codex_relay::context::compose::Prepared;
 use codex_relay::context::snapshot::Snapshot;
+use codex_relay::context::wish::Wish;
 use codex_relay::exchange::admission::Gate;
 use codex_relay::exchange::body::Body;
 use codex_relay::exchange::classify::Identity;
 use codex_relay::exchange::instructions::splice;
+use codex_relay::feed::source::Local;
 use codex_relay::session::intercept::ClientVerdict;
 use codex_relay::session::machine::{Config, Session};
 use codex_relay::wire::compress::{deflate, inflate};
@@ -27,7 +29,8 @@ use codex_relay::wire::headers::end_to_end;
 use codex_relay::wire::lead::Lead;
 use codex_relay::wire::lines::{LineFramer, Piece};
 use codex_relay::wire::redact::{Redactor, StreamRedactor};
-use codex_relay::workspace::load::load;
+use codex_relay::workspace::load::Workspace;
+use codex_relay::workspace::skills::Surroundings;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use serde_json::Value;
 
@@ -58,29 +61,31 @@ pub(crate) fn check_stdio(data: &[u8]) {
 }
 
 fn client_line(session: &mut Session, line: &Bytes, number: usize) {
+    let mut line = line.clone();
     let fresh = || {
         let number = u8::try_from(number % 256).unwrap_or_default();
         Generation::from_random([number; 16])
     };
-    let mut verdict = session.on_client_line(line);
+    let mut verdict = session.on_client_line(&line);
     loop {
         verdict = match verdict {
             ClientVerdict::Prepare(prepare) => {
-                let snapshot = (!number.is_multiple_of(5)).then(snapshot);
-                session.on_context(line, prepare, snapshot, fresh())
+                let prepared = || Arc::new(Prepared::of_text(TEXT.to_owned()));
+                let prepared = (!number.is_multiple_of(5)).then(prepared);
+                session.on_context(&line, prepare, prepared, fresh())
             }
             ClientVerdict::Ask(ask) => {
                 let config = Bytes::from_static(b"{\"id\":\"own-1\",\"result\":{\"config\":{}}}\n");
                 let answer = (!number.is_multiple_of(7)).then_some(&config);
-                session.on_own_answer(line, ask, answer)
+                session.on_own_answer(&line, ask, answer)
+            }
+            ClientVerdict::Bare { line: bare, member } => {
+                assert_one_line_still(&line, &bare);
+                line = bare;
+                session.on_bare_line(&line, member)
             }
             ClientVerdict::Rewrite(edits) => {
-                let after = pieces(line, edits).concat();
-                let was_json = serde_json::from_slice::<Value>(line).is_ok();
-                let is_json = serde_json::from_slice::<Value>(&after).is_ok();
-                assert!(is_json || !was_json, "an edit broke the line");
-                let newlines = |bytes: &[u8]| memchr::memchr_iter(b'\n', bytes).count();
-                assert_eq!(newlines(line), newlines(&after));
+                assert_one_line_still(&line, &pieces(&line, edits).concat());
                 return;
             }
             ClientVerdict::Refuse { id, .. } => {
@@ -91,6 +96,13 @@ fn client_line(session: &mut Session, line: &Bytes, number: usize) {
             ClientVerdict::Pass => return,
         };
     }
+}
+
+fn assert_one_line_still(before: &[u8], after: &[u8]) {
+    let is_json = |line: &[u8]| serde_json::from_slice::<Value>(line).is_ok();
+    assert!(is_json(after) || !is_json(before), "an edit broke the line");
+    let newlines = |line: &[u8]| memchr::memchr_iter(b'\n', line).count();
+    assert_eq!(newlines(before), newlines(after));
 }
 
 fn check_framing(data: &[u8], chunk: usize) {
@@ -276,41 +288,55 @@ pub(crate) fn check_frames(data: &[u8]) {
     }
 }
 
-/// Workspace files: what is rendered is bounded, whole text, and the same every time. The bytes are
+/// Workspace files: what is prepared is bounded, whole text, and the same every time. The bytes are
 /// cut at NULs into files.
 pub(crate) fn check_workspace(data: &[u8], root: &Path) {
-    let names = [
-        "SOUL.md",
-        "IDENTITY.md",
-        "USER.md",
-        "MEMORY.md",
-        "BOOTSTRAP.md",
-        "AGENTS.md",
-    ];
-    for (name, text) in names.iter().zip(data.split(|byte| *byte == 0)) {
-        fs::write(root.join(name), text).unwrap();
+    for (name, text) in FILES.iter().zip(data.split(|byte| *byte == 0)) {
+        let path = root.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
     }
-    let budgets = Budgets {
-        file_chars: 200,
-        user_chars: 100,
-        total_chars: 400,
+    let around = Surroundings::default();
+    let local = Local {
+        workspace: Some(Workspace::new(root.to_path_buf(), None, around)),
+        profile: codex_relay::base::ids::ProfileId::new("p"),
+        budgets: Budgets {
+            file_chars: 300,
+            user_chars: 200,
+            total_chars: 1000,
+            ..Budgets::default()
+        },
+        ..Local::default()
     };
-    let text = || {
-        let loaded = load(root).unwrap();
-        let (fragments, cuts) = shape(loaded.fragments, budgets);
-        for cut in cuts {
-            assert!(cut.kept < cut.chars);
-        }
-        render(&fragments)
-    };
-    let snapshot = text();
-    // A marker stands for what was cut; headings and preamble are ours.
-    assert!(snapshot.text().chars().count() < 400 + 2000);
-    assert_eq!(snapshot.text(), text().text());
-    let literal = [b"\"", &snapshot.escaped()[..], b"\""].concat();
+    let prepared = local.read(&Wish::default()).unwrap().prepared;
+    // Above the files' budgets there are headings, the preamble and the list of skills.
+    let text = prepared.snapshot.text();
+    assert!(
+        text.chars().count() < 1000 + 18_000 + 4000,
+        "{}",
+        text.len()
+    );
+    let literal = [b"\"", &prepared.snapshot.escaped()[..], b"\""].concat();
     let read: String = serde_json::from_slice(&literal).unwrap();
-    assert_eq!(read, snapshot.text());
+    assert_eq!(read, text);
+    let sum: usize = prepared.snapshot.sections().iter().map(|it| it.bytes).sum();
+    assert_eq!(sum, text.len());
+    let again = local.read(&Wish::default()).unwrap().prepared;
+    assert_eq!(again, prepared);
 }
+
+/// What the workspace of [`check_workspace`] is made of.
+const FILES: &[&str] = &[
+    "SOUL.md",
+    "IDENTITY.md",
+    "USER.md",
+    "users/p/USER.md",
+    "skills/a/SKILL.md",
+    "skills/b/SKILL.md",
+    "MEMORY.md",
+    "BOOTSTRAP.md",
+    "AGENTS.md",
+];
 
 fn snapshot() -> Arc<Snapshot> {
     Arc::new(Snapshot::new(TEXT.to_owned(), Vec::new()))
