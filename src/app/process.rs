@@ -13,14 +13,17 @@ pub fn harden() {
     if let Err(error) = std::fs::write("/proc/self/coredump_filter", "0") {
         tracing::debug!(%error, "core dumps keep their memory");
     }
-    limit(Resource::RLIMIT_CORE, |_| 0);
+    limit(Resource::RLIMIT_CORE, |_, _| 0);
     // A connection of codex has a counterpart upstream: the usual 1024 are few.
-    limit(Resource::RLIMIT_NOFILE, |hard| hard.min(DESCRIPTORS));
+    limit(Resource::RLIMIT_NOFILE, |soft, hard| {
+        soft.max(hard.min(DESCRIPTORS))
+    });
 }
 
-/// Sets the soft limit, from the hard one.
-fn limit(resource: Resource, soft: impl Fn(u64) -> u64) {
-    let set = getrlimit(resource).and_then(|(_, hard)| setrlimit(resource, soft(hard), hard));
+/// Sets the soft limit, from itself and the hard one.
+fn limit(resource: Resource, change: impl Fn(u64, u64) -> u64) {
+    let set =
+        getrlimit(resource).and_then(|(soft, hard)| setrlimit(resource, change(soft, hard), hard));
     if let Err(error) = set {
         tracing::debug!(%error, ?resource, "limit not set");
     }

@@ -148,3 +148,33 @@ async fn relay_out_of_descriptors_recovers() {
     client.signal(Signal::SIGTERM);
     assert!(client.exit().await.success());
 }
+
+#[tokio::test]
+async fn core_dumps_show_nothing_and_codex_keeps_its_own_limits() {
+    let place = StandIn::new();
+    let script = "{ cat /proc/self/coredump_filter; ulimit -Sc; ulimit -Sn; } > limits
+echo '{\"method\":\"ready\"}'; exec cat";
+    let client = place.start(script);
+    client.notification(0, "ready", |_| true).await;
+    let of_codex = fs::read_to_string(place.folder().join("limits")).unwrap();
+    let plain = Command::new("sh")
+        .args([
+            "-c",
+            "cat /proc/self/coredump_filter; ulimit -Sc; ulimit -Sn",
+        ])
+        .output();
+    let plain = plain.await.unwrap().stdout;
+    assert_eq!(of_codex, String::from_utf8(plain).unwrap());
+    let of_relay = |file: &str| fs::read_to_string(format!("/proc/{}/{file}", client.pid()));
+    eventually("the relay has set its limits", || {
+        let filter = of_relay("coredump_filter").unwrap();
+        let limits = of_relay("limits").unwrap();
+        let core = limits
+            .lines()
+            .find(|line| line.starts_with("Max core file size"));
+        let soft = core.and_then(|line| line.split_whitespace().nth(4));
+        (filter.trim() == "00000000" && soft == Some("0")).then_some(())
+    })
+    .await;
+    assert!(client.close().await.success());
+}
