@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use tokio::net::TcpListener;
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::sync::{mpsc, watch};
@@ -122,12 +122,7 @@ pub async fn start(settings: Settings, codex_args: Vec<OsString>) -> Result<Part
     let (closings, closed) = watch::channel(0);
     let (answer, answers) = mpsc::channel(MAX_OWN_ANSWERS);
     let mut streams = JoinSet::new();
-    streams.spawn(async move {
-        if let Err(error) = writer::write_lines(lines, tokio::io::stdout()).await {
-            tracing::debug!(%error, "the client reads no more");
-        }
-        Part::Writer
-    });
+    spawn_writer(&mut streams, lines);
     let inbound = Inbound {
         session: session.clone(),
         feed: settings.feed.clone(),
@@ -160,6 +155,15 @@ pub async fn start(settings: Settings, codex_args: Vec<OsString>) -> Result<Part
         client,
         session,
     })
+}
+
+fn spawn_writer(tasks: &mut JoinSet<Part>, lines: mpsc::Receiver<Bytes>) {
+    tasks.spawn(async move {
+        if let Err(error) = writer::write_lines(lines, tokio::io::stdout()).await {
+            tracing::debug!(%error, "the client reads no more");
+        }
+        Part::Writer
+    });
 }
 
 async fn start_codex(

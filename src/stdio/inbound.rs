@@ -182,7 +182,7 @@ impl Inbound {
         &mut self,
         ask: &Ask,
         to: &mut W,
-    ) -> std::io::Result<Option<Bytes>> {
+    ) -> io::Result<Option<Bytes>> {
         let mut pause = OVERLOAD_PAUSE;
         let mut last = None;
         let asked = async {
@@ -191,7 +191,7 @@ impl Inbound {
                 to.flush().await?;
                 last = self.answer_to(ask.id).await;
                 if !last.as_ref().is_some_and(is_overloaded) {
-                    return Ok::<(), std::io::Error>(());
+                    return Ok::<(), io::Error>(());
                 }
                 sleep(pause).await;
                 pause *= 2;
