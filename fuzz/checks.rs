@@ -44,6 +44,7 @@ pub(crate) fn check_stdio(data: &[u8]) {
     let mut session = Session::new(Config {
         base_url: URL.to_owned(),
         max_context_bytes: 64,
+        bar: None,
         own_prefix: "own-".to_owned(),
     });
     for (number, line) in data.split_inclusive(|byte| *byte == b'\n').enumerate() {
