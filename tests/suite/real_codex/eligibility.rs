@@ -117,7 +117,9 @@ matrix!(attachment_is_relayed_without_a_route: versions);
 
 async fn account_of_another_provider_is_left_its_own_way(case: Case) {
     let stage = Stage::set(case).await;
-    let bedrock = "s#\"account\":{\"type\":\"apiKey\"}#\"account\":{\"type\":\"amazonBedrock\"}#";
+    let read = r#"s/"account":{"type":"apiKey"}/"account":{"type":"amazonBedrock"}/"#;
+    let told = r#"s/"authMode":"apikey"/"authMode":"bedrockApiKey"/"#;
+    let bedrock = &format!("{read};{told}");
     let program = altered(&stage, "bedrock", "", bedrock);
     is_not_routed(
         &stage,
