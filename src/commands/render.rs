@@ -60,6 +60,7 @@ pub fn run(
         kind: config.kind,
         profile: None,
         has_memory_tools: MEMORY_TOOLS.iter().all(has_tool),
+        folder: std::env::current_dir().ok(),
     };
     let read = match &config.feed {
         Feed::Nobody => Read {

@@ -105,7 +105,7 @@ pub fn bare(text: &str) -> &str {
 fn cut(text: &str, chars: usize, budget: usize, unread: usize, why: Why) -> (String, Treatment) {
     let longest = marker(chars, unread);
     let room = budget.saturating_sub(longest.chars().count()).min(chars);
-    if room == 0 {
+    if room < LEAST_KEPT_CHARS {
         return (String::new(), Treatment::LeftOut(why));
     }
     let head = room - room / 4;
@@ -120,6 +120,9 @@ fn cut(text: &str, chars: usize, budget: usize, unread: usize, why: Why) -> (Str
     };
     (out, treatment)
 }
+
+/// Fewer characters of a file than these say nothing.
+const LEAST_KEPT_CHARS: usize = 16;
 
 fn marker(missing: usize, unread: usize) -> String {
     let unread = match unread {

@@ -141,12 +141,12 @@ fn nothing_to_say_is_empty() {
 #[test]
 fn losses_are_warned_of() {
     let budgets = Budgets {
-        file_chars: 40,
+        file_chars: 60,
         ..Budgets::default()
     };
     let mut long = material();
-    long.fragments[0].text = "x".repeat(41).into();
+    long.fragments[0].text = "x".repeat(61).into();
     let prepared = compose(long, &Wish::default(), budgets);
     assert_eq!(prepared.warnings.len(), 1);
-    assert!(prepared.warnings[0].starts_with("SOUL.md: cut from 41 characters to "));
+    assert!(prepared.warnings[0].starts_with("SOUL.md: cut from 61 characters to "));
 }

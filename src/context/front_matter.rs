@@ -65,7 +65,7 @@ impl FrontMatter {
                 match (second, first) {
                     (Ok(map @ Value::Object(_)), _) => map,
                     (_, Err(error)) => {
-                        return Err(FrontMatterError::Yaml(one_line(&error.to_string())));
+                        return Err(FrontMatterError::Yaml(first_line(&error.to_string())));
                     }
                     (_, Ok(_)) => return Err(FrontMatterError::Yaml("expected a map".to_owned())),
                 }
@@ -158,6 +158,11 @@ fn is_true(value: Option<&Value>) -> bool {
         Some(Value::String(text)) => text.eq_ignore_ascii_case("true"),
         Some(Value::Null | Value::Number(_) | Value::Array(_) | Value::Object(_)) | None => false,
     }
+}
+
+/// What is wrong, without the picture of where.
+fn first_line(error: &str) -> String {
+    one_line(error.lines().next().unwrap_or_default())
 }
 
 /// `text` with every run of white space and control characters as one space.

@@ -20,7 +20,9 @@ pub struct Reference {
 impl Reference {
     /// Puts the `text` of the file at `path`, below the folder `root`, between its markers.
     pub fn new(root: &str, path: String, text: &str) -> Self {
-        let text = format!("<workspace_file path=\"{root}/{path}\">\n{text}\n</workspace_file>");
+        let place = format!("{root}/{path}").replace('&', "&amp;");
+        let place = place.replace('"', "&quot;");
+        let text = format!("<workspace_file path=\"{place}\">\n{text}\n</workspace_file>");
         Self {
             path,
             digest: Digest::of(&text),

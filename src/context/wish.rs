@@ -1,5 +1,7 @@
 //! What a turn wants its context to be made for.
 
+use std::path::PathBuf;
+
 use crate::base::ids::ProfileId;
 use crate::context::turn_kind::TurnKind;
 
@@ -12,6 +14,8 @@ pub struct Wish {
     pub profile: Option<ProfileId>,
     /// Whether the turn has tools for the memory.
     pub has_memory_tools: bool,
+    /// The folder that the thread works in: codex lists the skills that it finds there itself.
+    pub folder: Option<PathBuf>,
 }
 
 impl Wish {

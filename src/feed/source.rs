@@ -103,7 +103,7 @@ impl Local {
         let now = SystemTime::now();
         let profile = wish.profile.as_ref().or(self.profile.as_ref());
         let loaded = match &self.workspace {
-            Some(workspace) => workspace.load(profile, now)?,
+            Some(workspace) => workspace.load(profile, wish.folder.as_deref(), now)?,
             None => Loaded::default(),
         };
         let mut material = loaded.material;

@@ -1,6 +1,7 @@
 //! Codex to client: what each line teaches, and whether the client sees it.
 
 use std::ops::Range;
+use std::path::PathBuf;
 
 use bytes::Bytes;
 use serde_json::json;
@@ -119,8 +120,12 @@ impl Session {
                 routed,
                 ineligible,
                 snapshot,
-                habits,
+                mut habits,
             } => {
+                let folder = result
+                    .as_ref()
+                    .and_then(|result| member_text(line, result, &["cwd"]));
+                habits.folder = folder.map(PathBuf::from).or(habits.folder);
                 let id = result
                     .and_then(|result| member_text(line, &result, &["thread", "id"]))
                     .and_then(ThreadId::new);

@@ -1,6 +1,7 @@
 //! Threads that the client starts, resumes and forks: their route, and what their turns are like.
 
 use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -28,6 +29,8 @@ pub struct Habits {
     pub profile: Option<ProfileId>,
     /// Whether they have tools for the memory; unknown counts as no.
     pub memory_tools: bool,
+    /// The folder that the thread works in, as far as codex or the client told.
+    pub folder: Option<PathBuf>,
 }
 
 impl Habits {
@@ -38,6 +41,7 @@ impl Habits {
             kind: member.kind.unwrap_or(self.kind),
             profile: member.profile.clone().or_else(|| self.profile.clone()),
             has_memory_tools: has_tools && member.tools_disabled != Some(true),
+            folder: self.folder.clone(),
         }
     }
 }
@@ -102,6 +106,9 @@ impl Session {
             kind: member.kind.unwrap_or(known.kind),
             profile: member.profile.or(known.profile),
             memory_tools: member.memory_tools.unwrap_or(known.memory_tools),
+            folder: member_text(line, params, &["cwd"])
+                .map(PathBuf::from)
+                .or(known.folder),
         }
     }
 

@@ -236,3 +236,7 @@ impl Session {
 fn scratch_edit(line: &[u8], params: &Range<usize>, scratch: Option<&str>) -> Option<Edit> {
     config_edit::last_input(line, params, scratch?)
 }
+
+#[cfg(test)]
+#[path = "turns_tests.rs"]
+mod tests;

@@ -91,11 +91,11 @@ impl Root {
         let mut names = Vec::new();
         for entry in Dir::from_fd(folder).map_err(to_error)? {
             let name = entry.map_err(to_error)?.file_name().to_owned();
-            // A name that isn't text can't be told to the model.
+            // A name that isn't a line of text can't be told to the model.
             let Ok(name) = name.into_string() else {
                 continue;
             };
-            if name.starts_with('.') {
+            if name.starts_with('.') || name.contains(char::is_control) {
                 continue;
             }
             if names.len() == most {

@@ -59,10 +59,15 @@ impl Workspace {
         }
     }
 
-    /// Reads the workspace, with the overlay of `profile`.
+    /// Reads the workspace, with the overlay of `profile`, for a thread that works in `folder`.
     ///
     /// A file that can't be read is left out: only the root itself is an error.
-    pub fn load(&self, profile: Option<&ProfileId>, now: SystemTime) -> Result<Loaded, LoadError> {
+    pub fn load(
+        &self,
+        profile: Option<&ProfileId>,
+        thread_folder: Option<&Path>,
+        now: SystemTime,
+    ) -> Result<Loaded, LoadError> {
         let folder = Root::open(&self.root).map_err(|error| {
             if error.kind() == io::ErrorKind::NotADirectory {
                 LoadError::NotAFolder
@@ -79,7 +84,8 @@ impl Workspace {
             }
         }
         let at = (&*self.root, &folder);
-        let (around, warnings) = (&self.around, &mut loaded.warnings);
+        let around = (&self.around, thread_folder);
+        let warnings = &mut loaded.warnings;
         loaded.material.skills = skills::find(at, &self.skills, around, now, warnings);
         loaded.material.root = self.root.display().to_string();
         loaded.material.is_memory_workspace = self.serves_memory(&folder);

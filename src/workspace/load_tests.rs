@@ -7,7 +7,7 @@ fn load(root: &Path, profile: Option<&str>) -> Loaded {
     let workspace = Workspace::new(root.to_path_buf(), None, Surroundings::default());
     let profile = profile.map(|it| ProfileId::new(it).unwrap());
     workspace
-        .load(profile.as_ref(), SystemTime::UNIX_EPOCH)
+        .load(profile.as_ref(), None, SystemTime::UNIX_EPOCH)
         .unwrap()
 }
 
@@ -86,7 +86,7 @@ fn memory_of_another_workspace_is_told_apart() {
         (Some(root.path().join("gone")), false),
     ] {
         let workspace = Workspace::new(root.path().into(), memory.clone(), Surroundings::default());
-        let loaded = workspace.load(None, SystemTime::UNIX_EPOCH).unwrap();
+        let loaded = workspace.load(None, None, SystemTime::UNIX_EPOCH).unwrap();
         assert_eq!(loaded.material.is_memory_workspace, serves, "{memory:?}");
     }
 }
@@ -97,7 +97,7 @@ fn root_that_is_no_folder_is_an_error() {
     let file = root.path().join("file");
     fs::write(&file, "").unwrap();
     let load = |root: PathBuf| {
-        Workspace::new(root, None, Surroundings::default()).load(None, SystemTime::UNIX_EPOCH)
+        Workspace::new(root, None, Surroundings::default()).load(None, None, SystemTime::UNIX_EPOCH)
     };
     assert!(matches!(load(file), Err(LoadError::NotAFolder)));
     assert!(matches!(

@@ -28,12 +28,12 @@ pub struct Surroundings {
 /// What was made of one SKILL.md.
 pub type Made = Result<FrontMatter, FrontMatterError>;
 
-/// Finds the skills of the workspace at `root`, open as `folder`; what can't be used is told to
-/// `warnings`.
+/// Finds the skills of the workspace at `root`, open as `folder`, for a thread that works in
+/// `thread_folder`; what can't be used is told to `warnings`.
 pub fn find(
     (root, folder): (&Path, &Root),
     cache: &Cache<((u64, u64), Made)>,
-    around: &Surroundings,
+    (around, thread_folder): (&Surroundings, Option<&Path>),
     now: SystemTime,
     warnings: &mut Vec<String>,
 ) -> Vec<Skill> {
@@ -55,7 +55,7 @@ pub fn find(
     if names.is_empty() {
         return Vec::new();
     }
-    let of_codex = around.skills_of_codex();
+    let of_codex = around.skills_of_codex(thread_folder);
     let mut skills = Vec::new();
     for name in names {
         let path = Path::new(FOLDER).join(&name).join("SKILL.md");
@@ -116,12 +116,27 @@ impl Surroundings {
     }
 
     /// Every SKILL.md that codex lists itself, by device and number.
-    fn skills_of_codex(&self) -> BTreeSet<(u64, u64)> {
-        let folders = self.of_codex.iter().filter_map(|it| it.read_dir().ok());
+    fn skills_of_codex(&self, thread_folder: Option<&Path>) -> BTreeSet<(u64, u64)> {
+        let of_project = thread_folder.into_iter().flat_map(of_project);
+        let folders = self.of_codex.iter().cloned().chain(of_project);
+        let folders = folders.filter_map(|it| it.read_dir().ok());
         let entries = folders.flat_map(|it| it.take(MAX_SKILL_FOLDERS).flatten());
         let files = entries.filter_map(|entry| entry.path().join("SKILL.md").metadata().ok());
         files.map(|it| (it.dev(), it.ino())).collect()
     }
+}
+
+/// Where codex looks for skills of the project that `folder` is in: in every folder up to the
+/// repository's.
+fn of_project(folder: &Path) -> Vec<PathBuf> {
+    let repository = folder
+        .ancestors()
+        .position(|it| it.join(".git").symlink_metadata().is_ok());
+    folder
+        .ancestors()
+        .take(repository.map_or(1, |last| last + 1))
+        .flat_map(|it| [it.join(".agents/skills"), it.join(".codex/skills")])
+        .collect()
 }
 
 /// Whether `os` names the system that this runs on, in Node's words or Rust's.

@@ -20,7 +20,7 @@ fn names(root: &Path, around: &Surroundings) -> (Vec<String>, Vec<String>) {
     let skills = find(
         (root, &folder),
         &Cache::default(),
-        around,
+        (around, None),
         now,
         &mut warnings,
     );

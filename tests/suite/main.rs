@@ -23,3 +23,4 @@ mod requests;
 mod standin;
 mod stdio;
 mod way_out;
+mod workspaces;

@@ -15,7 +15,7 @@ use crate::support::persona::{self, MARKER};
 use crate::support::stage::{Stage, holds};
 use crate::support::story;
 
-fn write(stage: &Stage) {
+pub(super) fn write(stage: &Stage) {
     persona::write(stage);
     stage.write("BOOTSTRAP.md", "Greet Ada.\n");
     stage.write("MEMORY.md", "It rained on Monday.\n");
@@ -49,7 +49,31 @@ fn instructions(stage: &Stage, thread: &str, prompt: &str) -> Vec<String> {
         .collect()
 }
 
-async fn turn(client: &mut Client, thread: &str, prompt: &str, relay: Value) {
+/// The instructions of the one request that a prompt made.
+pub(super) fn instructions_of(stage: &Stage, thread: &str, prompt: &str) -> String {
+    let mut all = instructions(stage, thread, prompt);
+    assert_eq!(all.len(), 1, "{prompt}");
+    all.remove(0)
+}
+
+/// What `render` prints, with the memory tools or without.
+pub(super) async fn printed(stage: &Stage, arguments: &[&str], has_memory_tools: bool) -> String {
+    let tools: &[&str] = if has_memory_tools {
+        &["--thread-tools", "memory_search,memory_get"]
+    } else {
+        &[]
+    };
+    let output = rendered(
+        stage,
+        &[&["--profile", "ada", "render"], arguments, tools].concat(),
+    )
+    .await;
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{stderr}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+pub(super) async fn turn(client: &mut Client, thread: &str, prompt: &str, relay: Value) {
     let turn = client
         .turn_with(thread, prompt, json!({"relay": relay}))
         .await;
@@ -62,230 +86,143 @@ async fn model_gets_what_render_prints(case: Case) {
     let mut client = stage.relay().option("--profile", "ada").start().await;
     let thread = client.thread("thread/start", json!({})).await;
     turn(&mut client, &thread, "one", json!({})).await;
-    let tools = json!([
-        {"type": "function", "name": "memory_search", "description": "d", "inputSchema": {"type": "object"}},
-        {"type": "namespace", "name": "memory", "description": "d", "tools": [
-            {"type": "function", "name": "memory_get", "description": "d", "deferLoading": true,
-             "inputSchema": {"type": "object"}},
-        ]},
-    ]);
-    let served = client
-        .thread("thread/start", json!({"dynamicTools": tools}))
-        .await;
-    turn(&mut client, &served, "two", json!({})).await;
-    turn(
-        &mut client,
-        &served,
-        "three",
-        json!({"toolsDisabled": true}),
-    )
-    .await;
-    client
-        .thread("thread/resume", json!({"threadId": served}))
-        .await;
-    turn(&mut client, &served, "four", json!({})).await;
     assert!(client.close().await.success());
-
-    let plain = rendered(&stage, &["--profile", "ada", "render"]).await;
-    let stderr = String::from_utf8_lossy(&plain.stderr).into_owned();
-    assert!(plain.status.success(), "{stderr}");
-    let plain = String::from_utf8(plain.stdout).unwrap();
-    assert!(plain.contains("Ada likes"), "{plain}");
-    let pointer = [
-        "--profile",
-        "ada",
-        "render",
-        "--thread-tools",
-        "memory_search,memory_get",
-    ];
-    let pointer = String::from_utf8(rendered(&stage, &pointer).await.stdout).unwrap();
-    assert!(pointer.contains("MEMORY.md and beside it"), "{pointer}");
-    assert_eq!(instructions(&stage, &thread, "one"), [plain.clone()]);
-    assert_eq!(instructions(&stage, &served, "two"), [pointer.clone()]);
-    assert_eq!(instructions(&stage, &served, "three"), [plain]);
-    assert_eq!(instructions(&stage, &served, "four"), [pointer]);
-    assert_eq!(
-        files_before(&stage, &thread, "one"),
-        [["BOOTSTRAP.md", "MEMORY.md"]]
-    );
-    assert_eq!(files_before(&stage, &served, "two"), [["BOOTSTRAP.md"]]);
-    assert_eq!(files_before(&stage, &served, "three"), [["MEMORY.md"]]);
-    assert!(files_before(&stage, &served, "four").is_empty());
-    let json = rendered(&stage, &["--profile", "ada", "render", "--json"])
-        .await
-        .stdout;
-    let json: Value = serde_json::from_slice(&json).unwrap();
-    assert_eq!(
-        json["context"]["text"],
-        instructions(&stage, &thread, "one")[0]
-    );
+    let text = instructions_of(&stage, &thread, "one");
+    assert!(text.contains("Ada likes"), "{text}");
+    assert_eq!(text, printed(&stage, &[], false).await);
+    let both = [["BOOTSTRAP.md", "MEMORY.md"]];
+    assert_eq!(files_before(&stage, &thread, "one"), both);
+    let json = printed(&stage, &["--json"], false).await;
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["context"]["text"], text);
     let block = &blocks::before(&stage, &thread, "one")[0];
     assert_eq!(json["references"]["text"], *block);
-    let users: Vec<_> = stage
-        .files_of_codex()
-        .into_iter()
-        .filter(|it| holds(it, "Ada likes"))
-        .collect();
-    assert!(users.is_empty(), "{users:?}");
+    let files = stage.files_of_codex().into_iter();
+    let holders: Vec<_> = files.filter(|it| holds(it, "Ada likes")).collect();
+    assert!(holders.is_empty(), "{holders:?}");
 }
 matrix!(model_gets_what_render_prints: versions);
 
-async fn every_kind_of_turn_gets_its_context(case: Case) {
+async fn memory_tools_of_the_thread_turn_its_memory_into_a_pointer(case: Case) {
     let stage = Stage::set(case).await;
     write(&stage);
-    let mut client = stage.relay().start().await;
-    let start = json!({"relay": {"profile": "ada", "memoryTools": true}});
-    let thread = client.thread("thread/start", start).await;
-    turn(
-        &mut client,
-        &thread,
-        "cron-lightweight",
-        json!({"kind": "cron-lightweight"}),
-    )
-    .await;
-    assert!(files_before(&stage, &thread, "cron-lightweight").is_empty());
-    let scratch = "look \"after\" the cat\n";
-    let heartbeat = json!({"kind": "heartbeat", "scratch": scratch});
-    turn(&mut client, &thread, "heartbeat", heartbeat).await;
-    assert!(files_before(&stage, &thread, "heartbeat").is_empty());
-    for kind in [
-        "user",
-        "cron",
-        "message-only",
-        "tools-disabled",
-        "ring-zero",
-    ] {
-        turn(&mut client, &thread, kind, json!({"kind": kind})).await;
-    }
-    assert!(client.close().await.success());
-    assert_eq!(files_before(&stage, &thread, "user"), [["BOOTSTRAP.md"]]);
-    assert!(files_before(&stage, &thread, "cron").is_empty());
-    assert_eq!(
-        files_before(&stage, &thread, "tools-disabled"),
-        [["MEMORY.md"]]
-    );
-    assert!(files_before(&stage, &thread, "ring-zero").is_empty());
-    let mut texts = Vec::new();
-    for kind in [
-        "user",
-        "heartbeat",
-        "cron",
-        "cron-lightweight",
-        "message-only",
-        "tools-disabled",
-        "ring-zero",
-    ] {
-        let arguments = [
-            "--profile",
-            "ada",
-            "render",
-            "--kind",
-            kind,
-            "--thread-tools",
-            "memory_search,memory_get",
-        ];
-        let text = String::from_utf8(rendered(&stage, &arguments).await.stdout).unwrap();
-        assert_eq!(
-            instructions(&stage, &thread, kind),
-            [text.clone()],
-            "{kind}"
-        );
-        texts.push(text);
-    }
-    let [
-        user,
-        heartbeat,
-        cron,
-        light,
-        message_only,
-        tools_disabled,
-        ring_zero,
-    ] = &texts[..]
-    else {
-        panic!("{texts:?}")
+    let mut client = stage.relay().option("--profile", "ada").start().await;
+    let tool = |name: &str, is_deferred: bool| {
+        json!({
+            "type": "function", "name": name, "description": "d",
+            "inputSchema": {"type": "object"}, "deferLoading": is_deferred,
+        })
     };
-    assert!(heartbeat.starts_with(&format!("{user}\n\n# Heartbeat\n\n")));
-    assert_eq!(*cron, format!("{light}\n\n{user}"));
-    assert!(light.starts_with("# Scheduled job\n\n") && !light.contains(MARKER));
-    assert_eq!(message_only, user);
-    assert_eq!(tools_disabled, ring_zero);
-    assert!(!tools_disabled.contains("memory_search") && user.contains("memory_search"));
-    assert_scratch_ends_the_input(&stage, &thread, scratch);
-}
-matrix!(every_kind_of_turn_gets_its_context: transports);
-
-fn assert_scratch_ends_the_input(stage: &Stage, thread: &str, scratch: &str) {
-    let requests = stage.endpoint.model_requests();
-    let asked = requests.iter().find_map(|it| {
-        let input = it.json()?["input"].as_array()?;
-        let last = input.iter().rfind(|item| item["role"] == "user")?;
-        (it.thread() == Some(thread) && last["content"][0]["text"] == "heartbeat")
-            .then(|| last["content"].clone())
-    });
-    assert_eq!(asked.unwrap()[1]["text"], scratch);
-    let with_scratch = |it: &&std::sync::Arc<Recorded>| {
-        it.instructions()
-            .is_some_and(|text| text.contains("the cat"))
-    };
-    assert_eq!(requests.iter().filter(with_scratch).count(), 0);
-}
-
-async fn relay_member_is_strict_and_never_reaches_codex(case: Case) {
-    let stage = Stage::set(case).await;
-    write(&stage);
-    let mut client = stage.relay().spied().start().await;
-    let start = json!({"relay": {"kind": "cron"}});
-    let thread = client.thread("thread/start", start).await;
-    let input = json!([{"type": "text", "text": "hello"}]);
-    for (relay, words) in [
-        (
-            json!({"kind": "weekly"}),
-            "relay.kind: expected one of user, heartbeat, cron",
-        ),
-        (
-            json!({"kind": "user", "mood": 1}),
-            "relay.mood: is no member that this relay knows",
-        ),
-        (
-            json!({"context": {"text": "x"}}),
-            "relay.context: is no member",
-        ),
-        (
-            json!({"profile": "../ada"}),
-            "relay.profile: expected an id",
-        ),
-        (
-            json!({"scratch": "x"}),
-            "relay.scratch: goes with kind heartbeat alone",
-        ),
-        (json!([]), "relay: expected an object"),
-    ] {
-        let params = json!({"threadId": thread, "input": input, "relay": relay});
-        let error = client.call("turn/start", params).await.unwrap_err();
-        assert_eq!(error["code"], -32602, "{error}");
-        let message = error["message"].as_str().unwrap();
-        assert!(message.contains(words), "{message}");
-    }
-    let error = client
-        .call("thread/start", json!({"relay": {"policy": ""}}))
+    let deferred = [tool("memory_get", true)];
+    let tools = json!([
+        tool("memory_search", false),
+        {"type": "namespace", "name": "memory", "description": "d", "tools": deferred},
+    ]);
+    let thread = client
+        .thread("thread/start", json!({"dynamicTools": tools}))
         .await;
-    assert!(
-        error.unwrap_err()["message"]
-            .as_str()
-            .unwrap()
-            .contains("relay.policy")
-    );
-    turn(&mut client, &thread, "hello", Value::Null).await;
+    turn(&mut client, &thread, "one", json!({})).await;
+    turn(&mut client, &thread, "two", json!({"toolsDisabled": true})).await;
+    let resume = json!({"threadId": thread});
+    client.thread("thread/resume", resume).await;
+    turn(&mut client, &thread, "three", json!({})).await;
     assert!(client.close().await.success());
-    let instructions = instructions(&stage, &thread, "hello");
-    assert!(
-        instructions[0].starts_with("# Scheduled job\n\n"),
-        "the thread's own kind"
-    );
-    assert!(!holds(&stage.copy_of_stdin(), "\"relay\""));
-    assert!(!holds(&stage.copy_of_stdin(), "weekly"));
+    // After a restart only the client knows.
+    let mut client = stage.relay().option("--profile", "ada").start().await;
+    let resume = json!({"threadId": thread, "relay": {"memoryTools": true}});
+    client.thread("thread/resume", resume).await;
+    turn(&mut client, &thread, "four", json!({})).await;
+    let fork = json!({"threadId": thread, "excludeTurns": true});
+    let fork = client.thread("thread/fork", fork).await;
+    turn(&mut client, &fork, "five", json!({})).await;
+    assert!(client.close().await.success());
+    let pointer = printed(&stage, &[], true).await;
+    assert!(pointer.contains("MEMORY.md and beside it"), "{pointer}");
+    for prompt in ["one", "three", "four"] {
+        assert_eq!(
+            instructions_of(&stage, &thread, prompt),
+            pointer,
+            "{prompt}"
+        );
+    }
+    let plain = printed(&stage, &[], false).await;
+    assert_eq!(instructions_of(&stage, &thread, "two"), plain);
+    assert_eq!(instructions_of(&stage, &fork, "five"), plain);
+    let files = |thread: &str, prompt: &str| files_before(&stage, thread, prompt);
+    assert_eq!(files(&thread, "one"), [["BOOTSTRAP.md"]]);
+    assert_eq!(files(&thread, "two"), [["MEMORY.md"]]);
+    assert!(files(&thread, "three").is_empty());
+    assert_eq!(files(&thread, "four"), [["BOOTSTRAP.md"]]);
+    assert_eq!(files(&fork, "five"), [["BOOTSTRAP.md", "MEMORY.md"]]);
 }
-matrix!(relay_member_is_strict_and_never_reaches_codex: versions);
+matrix!(memory_tools_of_the_thread_turn_its_memory_into_a_pointer: versions);
+
+async fn skills_that_codex_lists_itself_are_not_listed_twice(case: Case) {
+    let stage = Stage::set(case).await;
+    write(&stage);
+    let skill = |name: &str| {
+        let folder = stage.workspace.join("skills").join(name);
+        fs::create_dir_all(&folder).unwrap();
+        let text = format!("---\nname: {name}\ndescription: To do with {name}.\n---\n");
+        fs::write(folder.join("SKILL.md"), text).unwrap();
+        folder
+    };
+    for (place, name) in [
+        (
+            stage.project.path().join(".agents/skills"),
+            "of-the-project",
+        ),
+        (stage.home.join(".agents/skills"), "of-the-home"),
+        (stage.codex_home.join("skills"), "of-codex"),
+    ] {
+        fs::create_dir_all(&place).unwrap();
+        symlink(skill(name), place.join(name)).unwrap();
+    }
+    let mut client = stage.relay().start().await;
+    let thread = client.thread("thread/start", json!({})).await;
+    turn(&mut client, &thread, "one", json!({})).await;
+    assert!(client.close().await.success());
+    let requests = stage.endpoint.model_requests();
+    let asked = requests.iter().filter(|it| it.thread() == Some(&*thread));
+    let whole: String = asked
+        .map(|it| String::from_utf8(it.plain().unwrap().to_vec()).unwrap())
+        .collect();
+    let text = &instructions(&stage, &thread, "one")[0];
+    for name in ["of-the-project", "of-the-home", "of-codex"] {
+        assert!(
+            whole.contains(&format!("To do with {name}.")),
+            "codex lists {name}"
+        );
+        assert!(!text.contains(name), "{text}");
+    }
+    assert!(text.contains("<name>knit</name>"), "{text}");
+}
+matrix!(skills_that_codex_lists_itself_are_not_listed_twice: versions);
+
+async fn change_is_logged_with_what_it_costs(case: Case) {
+    let stage = Stage::set(case).await;
+    write(&stage);
+    let mut client = stage.relay().option("--log", "info").start().await;
+    let thread = client.thread("thread/start", json!({})).await;
+    let words = "the provider's prompt cache starts anew";
+    turn(&mut client, &thread, "one", json!({})).await;
+    turn(&mut client, &thread, "two", json!({})).await;
+    assert_eq!(client.stderr().matches(words).count(), 0);
+    stage.write("SOUL.md", &format!("{MARKER} has burnt down."));
+    turn(&mut client, &thread, "three", json!({})).await;
+    turn(&mut client, &thread, "four", json!({})).await;
+    assert_eq!(client.stderr().matches(words).count(), 1);
+    assert!(client.close().await.success());
+    assert_eq!(
+        instructions(&stage, &thread, "one"),
+        instructions(&stage, &thread, "two")
+    );
+    assert_eq!(
+        instructions(&stage, &thread, "three"),
+        instructions(&stage, &thread, "four")
+    );
+}
+matrix!(change_is_logged_with_what_it_costs: versions);
 
 /// Answers that the context window is exceeded where the prompt says so.
 struct Overflows(Model);

@@ -17,6 +17,7 @@ mod routes;
 mod scripts;
 mod supervision;
 mod threads;
+mod turn_kinds;
 mod untouched;
 mod upgrades;
 mod way_out;

@@ -1,0 +1,237 @@
+use super::*;
+use crate::session::machine::Config;
+use crate::wire::edit::apply;
+
+struct Story {
+    session: Session,
+    next: u32,
+    /// Requests of our own that codex got.
+    asked: Vec<Bytes>,
+    /// What codex answers to an injection; nothing for no answer.
+    answer: Option<&'static str>,
+    /// What codex says before that answer.
+    before: Vec<&'static str>,
+}
+
+const OK: Option<&str> = Some(r#""result":{}"#);
+
+impl Story {
+    /// Begins with a thread; the user's configuration is `config`.
+    fn new(config: &str) -> Self {
+        let mut story = Self {
+            session: Session::new(Config {
+                base_url: "http://127.0.0.1:1/s/v1".to_owned(),
+                max_context_bytes: 100,
+                own_prefix: "own-".to_owned(),
+            }),
+            next: 0,
+            asked: Vec::new(),
+            answer: OK,
+            before: Vec::new(),
+        };
+        let line = Bytes::from(r#"{"id":1,"method":"thread/start","params":{}}"#);
+        let ClientVerdict::Prepare(prepare) = story.session.on_client_line(&line) else {
+            panic!("a thread is prepared")
+        };
+        let verdict = story
+            .session
+            .on_context(&line, prepare, Some(prepared()), fresh());
+        let ClientVerdict::Ask(ask) = verdict else {
+            panic!("the configuration is asked for")
+        };
+        let answer = Bytes::from(format!(
+            r#"{{"id":"own-0","result":{{"config":{config}}}}}"#
+        ));
+        story.session.on_codex_line(&answer);
+        story.session.on_own_answer(&line, ask, Some(&answer));
+        story.codex(r#"{"id":1,"result":{"thread":{"id":"t"}}}"#);
+        story
+    }
+
+    fn codex(&mut self, line: &'static str) {
+        self.session.on_codex_line(&Bytes::from(line));
+    }
+
+    /// Starts a turn and ends it; gives what codex got for it, and how often it was asked before.
+    fn turn(&mut self) -> (String, usize) {
+        let asked = self.asked.len();
+        self.next += 1;
+        let id = 10 + self.next;
+        let mut line = Bytes::from(format!(
+            r#"{{"id":{id},"method":"turn/start","params":{{"threadId":"t","relay":{{}}}}}}"#
+        ));
+        let mut verdict = self.session.on_client_line(&line);
+        let edits = loop {
+            verdict = match verdict {
+                ClientVerdict::Bare { line: bare, member } => {
+                    line = bare;
+                    self.session.on_bare_line(&line, member)
+                }
+                ClientVerdict::Prepare(prepare) => {
+                    self.session
+                        .on_context(&line, prepare, Some(prepared()), fresh())
+                }
+                ClientVerdict::Ask(ask) => {
+                    self.asked.push(ask.question.clone());
+                    let number = self.asked.len();
+                    for before in std::mem::take(&mut self.before) {
+                        self.codex(before);
+                    }
+                    let answer = self
+                        .answer
+                        .map(|answer| Bytes::from(format!(r#"{{"id":"own-{number}",{answer}}}"#)));
+                    if let Some(answer) = &answer {
+                        self.session.on_codex_line(answer);
+                    }
+                    self.session.on_own_answer(&line, ask, answer.as_ref())
+                }
+                ClientVerdict::Rewrite(edits) => break edits,
+                ClientVerdict::Pass => break Vec::new(),
+                ClientVerdict::Refuse { denial, .. } => panic!("{denial:?}"),
+            }
+        };
+        let turn = format!("u{id}");
+        let answer = format!(r#"{{"id":{id},"result":{{"turn":{{"id":"{turn}"}}}}}}"#);
+        self.session.on_codex_line(&answer.into());
+        let end = format!(
+            r#"{{"method":"turn/completed","params":{{"threadId":"t","turn":{{"id":"{turn}"}}}}}}"#
+        );
+        self.session.on_codex_line(&end.into());
+        let sent = apply(&line, edits);
+        let sent = String::from_utf8(sent.to_vec()).unwrap();
+        (sent, self.asked.len() - asked)
+    }
+
+    fn asks(&mut self) -> usize {
+        self.turn().1
+    }
+}
+
+fn fresh() -> Generation {
+    Generation::new("g").unwrap()
+}
+
+fn prepared() -> Arc<Prepared> {
+    let mut prepared = Prepared::of_text("persona".to_owned());
+    prepared.references = vec![Reference::new("/w", "BOOTSTRAP.md".to_owned(), "greet")];
+    Arc::new(prepared)
+}
+
+#[test]
+fn block_is_asked_for_before_the_turn_and_not_again() {
+    let mut story = Story::new("{}");
+    let (sent, asked) = story.turn();
+    assert_eq!(asked, 1);
+    assert!(!sent.contains("relay"), "{sent}");
+    let question = String::from_utf8(story.asked[0].to_vec()).unwrap();
+    assert!(
+        question.contains(r#""method":"thread/inject_items""#),
+        "{question}"
+    );
+    assert!(question.contains(r#""threadId":"t""#) && question.contains("greet"));
+    assert_eq!(story.asks(), 0);
+    assert_eq!(story.session.take_remarks(), []);
+}
+
+#[test]
+fn turn_goes_on_when_codex_refuses_the_block_or_stays_silent() {
+    for (answer, why) in [
+        (
+            Some(r#""error":{"code":-1}"#),
+            "codex answered with an error",
+        ),
+        (None, "codex didn't answer in time"),
+    ] {
+        let mut story = Story::new("{}");
+        story.answer = answer;
+        assert_eq!(story.asks(), 1);
+        let remark = Remark::NotDelivered {
+            thread: ThreadId::new("t").unwrap(),
+            files: vec!["BOOTSTRAP.md".to_owned()],
+            why,
+        };
+        assert_eq!(story.session.take_remarks(), [remark]);
+        story.answer = OK;
+        assert_eq!(story.asks(), 1, "still due");
+        assert_eq!(story.asks(), 0);
+    }
+}
+
+#[test]
+fn answer_that_comes_late_counts() {
+    let mut story = Story::new("{}");
+    story.answer = None;
+    assert_eq!(story.asks(), 1);
+    story.codex(r#"{"id":"own-1","result":{}}"#);
+    assert_eq!(story.asks(), 0);
+}
+
+#[test]
+fn history_that_shrinks_makes_it_due_again() {
+    for line in [
+        r#"{"method":"item/completed","params":{"threadId":"t","item":{"type":"contextCompaction"}}}"#,
+        r#"{"method":"thread/compacted","params":{"threadId":"t"}}"#,
+        r#"{"method":"thread/reverted","params":{"threadId":"t"}}"#,
+        r#"{"method":"thread/status/changed","params":{"threadId":"t","status":{"type":"notLoaded"}}}"#,
+    ] {
+        let mut story = Story::new("{}");
+        assert_eq!(story.asks(), 1);
+        story.codex(line);
+        assert_eq!(story.asks(), 1, "{line}");
+        assert_eq!(story.asks(), 0);
+        story.codex(line);
+        story.before = vec![line];
+        assert_eq!(story.asks(), 1, "{line}");
+        assert_eq!(story.asks(), 1, "it came before the answer: {line}");
+    }
+    for line in [
+        r#"{"method":"item/completed","params":{"threadId":"t","item":{"type":"agentMessage"}}}"#,
+        r#"{"method":"item/started","params":{"threadId":"t","item":{"type":"contextCompaction"}}}"#,
+        r#"{"method":"thread/compacted","params":{"threadId":"u"}}"#,
+        r#"{"method":"thread/status/changed","params":{"threadId":"t","status":{"type":"idle"}}}"#,
+    ] {
+        let mut story = Story::new("{}");
+        assert_eq!(story.asks(), 1);
+        story.codex(line);
+        assert_eq!(story.asks(), 0, "{line}");
+    }
+}
+
+#[test]
+fn methods_that_shrink_it_count_when_codex_has_done_them() {
+    for method in ["thread/revert", "thread/rollback", "thread/unsubscribe"] {
+        let request = format!(r#"{{"id":5,"method":"{method}","params":{{"threadId":"t"}}}}"#);
+        let request = Bytes::from(request);
+        let mut story = Story::new("{}");
+        assert_eq!(story.asks(), 1);
+        assert_eq!(story.session.on_client_line(&request), ClientVerdict::Pass);
+        story.codex(r#"{"id":5,"error":{"code":-1}}"#);
+        assert_eq!(story.asks(), 0, "{method}");
+        assert_eq!(story.session.on_client_line(&request), ClientVerdict::Pass);
+        story.codex(r#"{"id":5,"result":{}}"#);
+        assert_eq!(story.asks(), 1, "{method}");
+    }
+}
+
+#[test]
+fn nothing_is_asked_while_a_turn_runs() {
+    let mut story = Story::new("{}");
+    story.codex(r#"{"method":"turn/started","params":{"threadId":"t","turn":{"id":"own"}}}"#);
+    assert_eq!(story.asks(), 0, "codex runs a turn of its own");
+    story.codex(r#"{"method":"turn/completed","params":{"threadId":"t","turn":{"id":"own"}}}"#);
+    assert_eq!(story.asks(), 1);
+    story.codex(r#"{"method":"thread/compacted","params":{"threadId":"t"}}"#);
+    story.codex(r#"{"method":"turn/started","params":{"threadId":"t","turn":{"id":"lost"}}}"#);
+    story.codex(
+        r#"{"method":"thread/status/changed","params":{"threadId":"t","status":{"type":"idle"}}}"#,
+    );
+    assert_eq!(story.asks(), 1, "a thread at rest runs no turn");
+}
+
+#[test]
+fn thread_that_keeps_its_own_way_to_the_model_is_told_as_well() {
+    let mut story = Story::new(r#"{"openai_base_url":"https://example.com/v1"}"#);
+    let (sent, asked) = story.turn();
+    assert_eq!((sent.contains("codex_relay_generation"), asked), (false, 1));
+    assert_eq!(story.asks(), 0);
+}
