@@ -114,6 +114,7 @@ impl Session {
             Meaning::Unsubscribed(thread) => {
                 if result.is_some() {
                     self.delivery.forget(thread.as_str());
+                    self.registry.unsubscribed(thread.as_str());
                 }
             }
             Meaning::Thread {

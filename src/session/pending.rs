@@ -36,6 +36,29 @@ impl<T> Pending<T> {
         true
     }
 
+    /// Says what the answer to the newest request with this id will mean; notes one where there is
+    /// none.
+    pub fn settle(&mut self, id: RequestId, meaning: T) {
+        match self.open.get_mut(&id).and_then(|queue| queue.last_mut()) {
+            Some(newest) => *newest = meaning,
+            // Codex is gone meanwhile: nobody will answer.
+            None => drop(self.try_note(id, meaning)),
+        }
+    }
+
+    /// Forgets the newest request with this id: it doesn't go on.
+    pub fn withdraw(&mut self, id: &RequestId) {
+        let Some(queue) = self.open.get_mut(id) else {
+            return;
+        };
+        if queue.pop().is_some() {
+            self.count -= 1;
+        }
+        if queue.is_empty() {
+            self.open.remove(id);
+        }
+    }
+
     /// Whether one more request would be too many.
     pub fn is_full(&self) -> bool {
         self.count >= self.capacity
@@ -84,6 +107,13 @@ mod tests {
         assert_eq!(pending.answered(&id("1")), Some("first"));
         assert_eq!(pending.answered(&id("1")), Some("second"));
         assert_eq!(pending.answered(&id("1")), None);
+        assert!(pending.try_note(id("\"1\""), "held"));
+        pending.settle(id("\"1\""), "settled");
+        assert_eq!(pending.answered(&id("\"1\"")), Some("text"));
+        assert_eq!(pending.answered(&id("\"1\"")), Some("settled"));
+        assert!(pending.try_note(id("\"1\""), "text"));
+        assert!(pending.try_note(id("\"1\""), "withdrawn"));
+        pending.withdraw(&id("\"1\""));
         assert_eq!(pending.take_ids(), [id("\"1\"")]);
         assert!(!pending.is_full());
     }

@@ -27,6 +27,8 @@ pub struct Thread {
     last: Option<Arc<Snapshot>>,
     /// Turns that run, whoever started them.
     running: Vec<TurnId>,
+    /// Whether codex tells the client, and so us, of the ends of its turns.
+    is_subscribed: bool,
     /// The turn that the client started, while it is admitted or runs.
     registration: Option<Registration>,
     /// The text of a turn that codex started itself.
@@ -81,6 +83,7 @@ impl Registry {
         if let Some(known) = self.threads.find_mut(&id) {
             known.routed = known.routed || routed;
             known.habits = habits;
+            known.is_subscribed = true;
             if current.is_some() {
                 known.current = current;
             }
@@ -92,6 +95,7 @@ impl Registry {
             current,
             last: None,
             running: Vec::new(),
+            is_subscribed: true,
             registration: None,
             native: None,
             needs_http: false,
@@ -181,10 +185,24 @@ impl Registry {
         }
     }
 
-    /// Notes that no turn runs.
-    pub fn rests(&mut self, thread: &str) {
+    /// Notes that codex will not tell of the ends of a thread's turns.
+    pub fn unsubscribed(&mut self, thread: &str) {
         if let Some(thread) = self.threads.find_mut(thread) {
-            thread.running.clear();
+            thread.is_subscribed = false;
+        }
+    }
+
+    /// Notes that no turn runs.
+    ///
+    /// The registration waits for the end of its turn, which comes behind this; without a
+    /// subscription nothing else comes.
+    pub fn rests(&mut self, thread: &str) {
+        let Some(known) = self.threads.find_mut(thread) else {
+            return;
+        };
+        known.running.clear();
+        if !known.is_subscribed {
+            self.on_registration(thread, |registration| registration.turns.clear());
         }
     }
 

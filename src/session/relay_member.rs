@@ -50,7 +50,9 @@ pub fn take(line: &Bytes, params: &Range<usize>, scope: Scope) -> Option<Taken> 
     let is_ours = |member: &Member| key_is(line, &member.key, NAME);
     let last = members.iter().rfind(|member| is_ours(member))?;
     let value = line.get(last.value.clone())?;
-    let value = serde_json::from_slice::<Value>(value).ok()?;
+    let member = serde_json::from_slice::<Value>(value)
+        .map_err(|error| format!("relay: can't be read: {error}"))
+        .and_then(|value| read(&value, scope));
     let mut edits = Vec::new();
     let mut before: Option<usize> = None;
     for (index, member) in members.iter().enumerate() {
@@ -67,7 +69,7 @@ pub fn take(line: &Bytes, params: &Range<usize>, scope: Scope) -> Option<Taken> 
         edits.push(Edit::replace(range, Bytes::new()));
     }
     Some(Taken {
-        member: read(&value, scope),
+        member,
         line: apply(line, edits),
     })
 }
@@ -241,6 +243,11 @@ mod tests {
     fn everything_that_is_wrong_is_named() {
         for (member, scope, named) in [
             ("7", Scope::Turn, "expected an object"),
+            (
+                r#"{"scratch":"\ud800"}"#,
+                Scope::Turn,
+                "relay: can't be read",
+            ),
             (
                 r#"{"kind":"hourly"}"#,
                 Scope::Turn,

@@ -62,7 +62,7 @@ pub(super) struct Route {
 
 impl Session {
     pub(super) fn on_thread(
-        &self,
+        &mut self,
         line: &Bytes,
         way: ThreadWay,
         request: Request,
@@ -76,6 +76,8 @@ impl Session {
             let id = request.id;
             return ClientVerdict::Refuse { id, denial };
         }
+        // It is open from here on: where codex ends while it waits, the client must be told.
+        let _ = self.pending.try_note(request.id.clone(), Meaning::Other);
         let habits = self.habits(line, way, &request.params, member);
         let wish = habits.wish(&RelayMember::default());
         let target = Target::Thread(OpenThread { request, habits });
@@ -139,7 +141,7 @@ impl Session {
             snapshot: snapshot.filter(|snapshot| self.measure(snapshot).is_ok()),
             habits,
         };
-        let _ = self.pending.try_note(request.id, meaning);
+        self.pending.settle(request.id, meaning);
         rewritten(edit.into_iter().collect())
     }
 

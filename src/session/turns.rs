@@ -66,9 +66,10 @@ impl Session {
             return ClientVerdict::Refuse { id, denial };
         }
         let is_known = known.is_some();
+        // It is open from here on: where codex ends while it waits, the client must be told.
+        let _ = self.pending.try_note(request.id.clone(), Meaning::Other);
         let Some(thread) = thread.filter(|_| is_known) else {
             let edit = scratch_edit(line, &request.params, member.scratch.as_deref());
-            let _ = self.pending.try_note(request.id, Meaning::Other);
             return rewritten(edit.into_iter().collect());
         };
         let turn = StartTurn {
@@ -102,6 +103,7 @@ impl Session {
             Ok(prepared) => prepared,
             Err(denial) if is_routed => {
                 let id = turn.request.id;
+                self.pending.withdraw(&id);
                 return ClientVerdict::Refuse { id, denial };
             }
             // Its requests don't come to us: there is no text that they would lack.
@@ -217,7 +219,6 @@ impl Session {
         let mut edits = Vec::new();
         edits.extend(scratch_edit(line, &params, scratch.as_deref()));
         let Some(generation) = generation else {
-            let _ = self.pending.try_note(id, Meaning::Other);
             return rewritten(edits);
         };
         // Codex refuses the member of a client that didn't ask for experimental ones: the turn
@@ -226,9 +227,8 @@ impl Session {
             let edit = config_edit::generation(line, &params, generation.as_str(), false);
             edits.extend(edit);
         }
-        let _ = self
-            .pending
-            .try_note(id, Meaning::Turn { thread, generation });
+        self.pending
+            .settle(id, Meaning::Turn { thread, generation });
         rewritten(edits)
     }
 }

@@ -229,6 +229,52 @@ fn nothing_is_asked_while_a_turn_runs() {
 }
 
 #[test]
+fn request_that_waits_is_answered_when_codex_ends() {
+    let mut story = Story::new("{}");
+    let line = Bytes::from(r#"{"id":5,"method":"turn/start","params":{"threadId":"t"}}"#);
+    let ClientVerdict::Prepare(prepare) = story.session.on_client_line(&line) else {
+        panic!("a turn is prepared")
+    };
+    let verdict = story
+        .session
+        .on_context(&line, prepare, Some(prepared()), fresh());
+    assert!(matches!(verdict, ClientVerdict::Ask(_)), "{verdict:?}");
+    let lines = story.session.on_codex_gone("ended");
+    assert_eq!(lines.len(), 1);
+    assert!(lines[0].starts_with(br#"{"id":5,"error":"#));
+}
+
+#[test]
+fn turn_without_a_subscription_ends_with_the_rest_of_its_thread() {
+    let mut story = Story::new("{}");
+    story.turn();
+    let line = Bytes::from(r#"{"id":5,"method":"thread/unsubscribe","params":{"threadId":"t"}}"#);
+    story.session.on_client_line(&line);
+    story.codex(r#"{"id":5,"result":{"status":"unsubscribed"}}"#);
+    let start = r#"{"id":6,"method":"turn/start","params":{"threadId":"t"}}"#;
+    let start = |story: &mut Story| {
+        let line = Bytes::from(start);
+        let verdict = story.session.on_client_line(&line);
+        let is_new = matches!(verdict, ClientVerdict::Prepare(_));
+        if let ClientVerdict::Prepare(prepare) = verdict {
+            let context = Some(prepared());
+            let verdict = story.session.on_context(&line, prepare, context, fresh());
+            if let ClientVerdict::Ask(ask) = verdict {
+                story.session.on_own_answer(&line, ask, None);
+            }
+        }
+        story.codex(r#"{"id":6,"result":{"turn":{"id":"silent"}}}"#);
+        is_new
+    };
+    assert!(start(&mut story));
+    assert!(!start(&mut story), "it runs: this steers it");
+    story.codex(
+        r#"{"method":"thread/status/changed","params":{"threadId":"t","status":{"type":"idle"}}}"#,
+    );
+    assert!(start(&mut story), "it is over, though nobody said so");
+}
+
+#[test]
 fn thread_that_keeps_its_own_way_to_the_model_is_told_as_well() {
     let mut story = Story::new(r#"{"openai_base_url":"https://example.com/v1"}"#);
     let (sent, asked) = story.turn();
