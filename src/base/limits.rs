@@ -36,6 +36,9 @@ pub const MAX_FRONT_MATTER_BYTES: usize = 64 * 1024;
 /// Files of the workspace that are remembered as they were read last.
 pub const MAX_CACHED_FILES: usize = 8192;
 
+/// Contexts that are kept to be shared. / Threads whose context is the same hold one copy of it.
+pub const MAX_SHARED_CONTEXTS: usize = 16;
+
 /// Warnings about a workspace that are remembered, so that each is logged once.
 pub const MAX_TOLD_WARNINGS: usize = 1024;
 

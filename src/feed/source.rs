@@ -8,7 +8,7 @@ use tokio::task::{JoinError, spawn_blocking};
 use tokio::time::{error::Elapsed, timeout};
 
 use crate::base::ids::ProfileId;
-use crate::base::limits::{CONTEXT_DEADLINE, MAX_TOLD_WARNINGS};
+use crate::base::limits::{CONTEXT_DEADLINE, MAX_SHARED_CONTEXTS, MAX_TOLD_WARNINGS};
 use crate::context::budget::Budgets;
 use crate::context::compose::{Prepared, compose};
 use crate::context::wish::Wish;
@@ -36,7 +36,13 @@ pub struct Local {
     pub memory_guidance: String,
     /// Warnings that were logged: each is logged once.
     pub told: Told,
+    /// What was prepared last.
+    pub shared: Shared,
 }
+
+/// Contexts that several threads may hold; the one that was wanted last stands last.
+#[derive(Debug, Default)]
+pub struct Shared(Mutex<Vec<Arc<Prepared>>>);
 
 /// Warnings that somebody was told of.
 #[derive(Debug, Default)]
@@ -89,7 +95,7 @@ impl Feed {
         for warning in local.told.news(&prepared.warnings) {
             tracing::warn!("agent workspace: {warning}");
         }
-        Ok(Arc::new(prepared))
+        Ok(local.shared.one_of(prepared))
     }
 }
 
@@ -117,6 +123,20 @@ impl Local {
     }
 }
 
+impl Shared {
+    /// The copy of `prepared` that is there already, else `prepared` itself.
+    fn one_of(&self, prepared: Prepared) -> Arc<Prepared> {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = kept.iter().position(|it| **it == prepared);
+        let one = known.map_or_else(|| Arc::new(prepared), |at| kept.remove(at));
+        if kept.len() >= MAX_SHARED_CONTEXTS {
+            kept.remove(0);
+        }
+        kept.push(Arc::clone(&one));
+        one
+    }
+}
+
 impl Told {
     /// The warnings that were not told yet; they are from now on.
     fn news<'a>(&self, warnings: &'a [String]) -> Vec<&'a String> {
@@ -134,6 +154,18 @@ impl Told {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn equal_contexts_are_one() {
+        let shared = Shared::default();
+        let one = |text: &str| shared.one_of(Prepared::of_text(text.to_owned()));
+        let first = one("a");
+        assert!(Arc::ptr_eq(&first, &one("a")));
+        for other in 0..MAX_SHARED_CONTEXTS {
+            one(&other.to_string());
+        }
+        assert!(!Arc::ptr_eq(&first, &one("a")));
+    }
 
     #[test]
     fn each_warning_is_told_once() {

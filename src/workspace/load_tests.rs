@@ -92,6 +92,60 @@ fn memory_of_another_workspace_is_told_apart() {
 }
 
 #[test]
+fn nothing_outside_is_read_while_folders_turn_into_links_and_back() {
+    let root = tempfile::tempdir().unwrap();
+    let outside = tempfile::tempdir().unwrap();
+    for (place, text) in [(outside.path(), "outside"), (root.path(), "inside")] {
+        fs::create_dir_all(place.join("users/ada")).unwrap();
+        fs::create_dir_all(place.join("skills/knit")).unwrap();
+        fs::write(place.join("users/ada/USER.md"), text).unwrap();
+        let skill = format!("---\ndescription: {text}\n---\n");
+        fs::write(place.join("skills/knit/SKILL.md"), skill).unwrap();
+    }
+    let at = |name: &str| root.path().join(name);
+    let is_done = std::sync::atomic::AtomicBool::new(false);
+    let seen = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_done.load(std::sync::atomic::Ordering::Relaxed) {
+                for name in ["users", "skills"] {
+                    fs::rename(at(name), at("aside")).unwrap();
+                    symlink(outside.path().join(name), at(name)).unwrap();
+                    fs::remove_file(at(name)).unwrap();
+                    fs::rename(at("aside"), at(name)).unwrap();
+                }
+            }
+        });
+        let mut seen = std::collections::BTreeSet::new();
+        for _ in 0..2000 {
+            let loaded = load(root.path(), Some("ada"));
+            let material = loaded.material;
+            seen.extend(material.fragments.iter().map(|it| it.text.to_string()));
+            seen.extend(material.skills.into_iter().map(|it| it.description));
+        }
+        is_done.store(true, std::sync::atomic::Ordering::Relaxed);
+        seen
+    });
+    assert!(!seen.contains("outside"), "{seen:?}");
+}
+
+#[test]
+fn unreadable_file_is_left_out_and_named() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("SOUL.md");
+    fs::write(&path, "s").unwrap();
+    let nobody = std::os::unix::fs::PermissionsExt::from_mode(0o000);
+    fs::set_permissions(&path, nobody).unwrap();
+    let loaded = load(root.path(), None);
+    // Root may read everything.
+    if nix::unistd::geteuid().is_root() {
+        assert_eq!(paths(&loaded), ["SOUL.md"]);
+    } else {
+        assert_eq!(paths(&loaded), [""; 0]);
+        assert_eq!(loaded.warnings.len(), 1);
+    }
+}
+
+#[test]
 fn root_that_is_no_folder_is_an_error() {
     let root = tempfile::tempdir().unwrap();
     let file = root.path().join("file");

@@ -278,3 +278,47 @@ async fn client_that_opts_out_of_everything_is_served_all_the_same(case: Case) {
     assert_eq!(files_before(&stage, &thread, "two"), [BOTH]);
 }
 matrix!(client_that_opts_out_of_everything_is_served_all_the_same: versions);
+
+async fn turn_goes_on_when_the_block_is_refused_or_lost(case: Case) {
+    for (edit, why) in [
+        (
+            "s#thread/inject_items#thread/inject_nothing#",
+            "answered with an error",
+        ),
+        ("\\#thread/inject_items#d", "answer in time"),
+    ] {
+        let stage = Stage::set(case).await;
+        write(&stage);
+        let mut client = stage.relay().edited(edit).start().await;
+        let thread = client.thread("thread/start", json!({})).await;
+        turn(&mut client, &thread, "one").await;
+        let stderr = client.stderr();
+        assert!(
+            stderr.contains("not shown to the thread") && stderr.contains(why),
+            "{stderr}"
+        );
+        assert!(client.close().await.success());
+        assert_eq!(files_before(&stage, &thread, "one"), NONE);
+        let mut client = stage.relay().start().await;
+        client
+            .thread("thread/resume", json!({"threadId": thread}))
+            .await;
+        turn(&mut client, &thread, "two").await;
+        assert!(client.close().await.success());
+        assert_eq!(files_before(&stage, &thread, "two"), [BOTH]);
+    }
+}
+matrix!(turn_goes_on_when_the_block_is_refused_or_lost: versions);
+
+async fn codex_that_ends_over_the_block_leaves_no_request_open(case: Case) {
+    let stage = Stage::set(case).await;
+    write(&stage);
+    let end = "\\#thread/inject_items#Q";
+    let mut client = stage.relay().edited(end).start().await;
+    let thread = client.thread("thread/start", json!({})).await;
+    let input = json!({"threadId": thread, "input": [{"type": "text", "text": "one"}]});
+    let error = client.call("turn/start", input).await.unwrap_err();
+    assert_eq!(error["code"], -32603, "{error}");
+    client.exit().await;
+}
+matrix!(codex_that_ends_over_the_block_leaves_no_request_open: versions);

@@ -79,6 +79,18 @@ impl Launch<'_> {
         self
     }
 
+    /// Has a line of `sed` edit what codex reads from its stdin.
+    pub(crate) fn edited(mut self, line: &str) -> Self {
+        let codex = self.codex.display();
+        self.codex = self.stage.program(
+            "edited",
+            &format!(
+                "case \"$*\" in *app-server*) sed -u '{line}' | '{codex}' \"$@\";; *) exec '{codex}' \"$@\";; esac"
+            ),
+        );
+        self
+    }
+
     /// Leaves the threads of a plain codex without a route.
     pub(crate) fn unrouted(mut self) -> Self {
         self.is_routed = false;
