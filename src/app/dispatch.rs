@@ -1,7 +1,7 @@
 //! From the command line to the thing that runs.
 
 use std::ffi::{OsStr, OsString};
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 
@@ -64,6 +64,7 @@ pub fn main(argv: Vec<OsString>) -> u8 {
             is_json: json,
             thread_tools,
             kind,
+            is_terminal: std::io::stdout().is_terminal(),
         }),
         Command::AppServer { codex_args } => {
             let mut all = vec![OsString::from("app-server")];
@@ -163,6 +164,7 @@ fn render(config: &RenderConfig) -> u8 {
     match render::run(config, &mut out, &mut notes) {
         Ok(render::Verdict::Fits) => 0,
         Ok(render::Verdict::TooLarge) => USAGE,
+        Err(error) if error.is_reader_gone() => 0,
         Err(error) => {
             say(&format!("codex-relay: {}", Chain(&error)));
             USAGE

@@ -27,6 +27,8 @@ pub struct RenderConfig {
     pub thread_tools: Vec<String>,
     /// What the turn is for.
     pub kind: TurnKind,
+    /// Whether a person reads the text and the account on one screen.
+    pub is_terminal: bool,
 }
 
 /// What there is to say of the context as a whole.
@@ -47,6 +49,13 @@ pub enum RenderError {
     /// Nobody reads what is said.
     #[error("the context can't be written")]
     Write(#[from] io::Error),
+}
+
+impl RenderError {
+    /// Whether the reader has seen enough, as `head` does.
+    pub fn is_reader_gone(&self) -> bool {
+        matches!(self, Self::Write(error) if error.kind() == io::ErrorKind::BrokenPipe)
+    }
 }
 
 /// Renders the context to `out` and its account to `notes`.
@@ -82,6 +91,10 @@ pub fn run(
         writeln!(out)?;
     } else {
         out.write_all(read.prepared.snapshot.text().as_bytes())?;
+        out.flush()?;
+        if config.is_terminal {
+            notes.write_all(b"\n\n")?;
+        }
         tell(&read, limit, notes)?;
     }
     out.flush()?;

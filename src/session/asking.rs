@@ -92,8 +92,8 @@ impl Session {
         self.learn_account(answer.and_then(result));
         match self.routes.of_account() {
             Some(why) => {
-                let (id, denial) = (request.id, Denial::RouteClosed(why));
-                ClientVerdict::Refuse { id, denial }
+                let denial = Denial::RouteClosed(why);
+                self.refuse(request.id, denial)
             }
             None => self.on_turn_start(line, request, member),
         }

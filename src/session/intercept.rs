@@ -196,6 +196,10 @@ impl Session {
             let id = request.id;
             return ClientVerdict::Refuse { id, denial };
         }
+        if let ClientMethod::Thread(_) | ClientMethod::TurnStart = method {
+            // It is open from here on: where codex ends while it waits, the client must be told.
+            let _ = self.pending.try_note(request.id.clone(), Meaning::Other);
+        }
         match method {
             ClientMethod::Initialize => self.on_initialize(line, request),
             ClientMethod::Thread(way) => self.on_thread(line, way, request, member),
@@ -204,6 +208,12 @@ impl Session {
             ClientMethod::Revert => self.on_parting(line, request, Meaning::Reverted),
             ClientMethod::Unsubscribe => self.on_parting(line, request, Meaning::Unsubscribed),
         }
+    }
+
+    /// Refuses a request that was noted when it came.
+    pub(super) fn refuse(&mut self, id: RequestId, denial: Denial) -> ClientVerdict {
+        self.pending.withdraw(&id);
+        ClientVerdict::Refuse { id, denial }
     }
 
     fn on_initialize(&mut self, line: &Bytes, Request { id, params }: Request) -> ClientVerdict {

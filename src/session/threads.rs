@@ -73,11 +73,8 @@ impl Session {
                 what: "threads are open",
                 limit: MAX_THREADS,
             };
-            let id = request.id;
-            return ClientVerdict::Refuse { id, denial };
+            return self.refuse(request.id, denial);
         }
-        // It is open from here on: where codex ends while it waits, the client must be told.
-        let _ = self.pending.try_note(request.id.clone(), Meaning::Other);
         let habits = self.habits(line, way, &request.params, member);
         let wish = habits.wish(&RelayMember::default());
         let target = Target::Thread(OpenThread { request, habits });

@@ -62,12 +62,9 @@ impl Session {
         if member.scratch.is_some() && wish.kind != TurnKind::Heartbeat {
             let fault = "relay.scratch: goes with kind heartbeat alone".to_owned();
             let denial = Denial::RelayMember { fault };
-            let id = request.id;
-            return ClientVerdict::Refuse { id, denial };
+            return self.refuse(request.id, denial);
         }
         let is_known = known.is_some();
-        // It is open from here on: where codex ends while it waits, the client must be told.
-        let _ = self.pending.try_note(request.id.clone(), Meaning::Other);
         let Some(thread) = thread.filter(|_| is_known) else {
             let edit = scratch_edit(line, &request.params, member.scratch.as_deref());
             return rewritten(edit.into_iter().collect());
@@ -102,9 +99,7 @@ impl Session {
         let prepared = match measured {
             Ok(prepared) => prepared,
             Err(denial) if is_routed => {
-                let id = turn.request.id;
-                self.pending.withdraw(&id);
-                return ClientVerdict::Refuse { id, denial };
+                return self.refuse(turn.request.id, denial);
             }
             // Its requests don't come to us: there is no text that they would lack.
             Err(_) => return self.send_turn(line, turn, None),

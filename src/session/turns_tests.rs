@@ -22,6 +22,7 @@ impl Story {
             session: Session::new(Config {
                 base_url: "http://127.0.0.1:1/s/v1".to_owned(),
                 max_context_bytes: 100,
+                bar: None,
                 own_prefix: "own-".to_owned(),
             }),
             next: 0,
@@ -33,17 +34,15 @@ impl Story {
         let ClientVerdict::Prepare(prepare) = story.session.on_client_line(&line) else {
             panic!("a thread is prepared")
         };
-        let verdict = story
+        let mut verdict = story
             .session
             .on_context(&line, prepare, Some(prepared()), fresh());
-        let ClientVerdict::Ask(ask) = verdict else {
-            panic!("the configuration is asked for")
-        };
-        let answer = Bytes::from(format!(
-            r#"{{"id":"own-0","result":{{"config":{config}}}}}"#
-        ));
-        story.session.on_codex_line(&answer);
-        story.session.on_own_answer(&line, ask, Some(&answer));
+        while let ClientVerdict::Ask(ask) = verdict {
+            let answer = format!(r#""result":{{"config":{config}}}"#);
+            let answer = answer_to(&ask.question, &answer);
+            story.session.on_codex_line(&answer);
+            verdict = story.session.on_own_answer(&line, ask, Some(&answer));
+        }
         story.codex(r#"{"id":1,"result":{"thread":{"id":"t"}}}"#);
         story
     }
@@ -73,13 +72,10 @@ impl Story {
                 }
                 ClientVerdict::Ask(ask) => {
                     self.asked.push(ask.question.clone());
-                    let number = self.asked.len();
                     for before in std::mem::take(&mut self.before) {
                         self.codex(before);
                     }
-                    let answer = self
-                        .answer
-                        .map(|answer| Bytes::from(format!(r#"{{"id":"own-{number}",{answer}}}"#)));
+                    let answer = self.answer.map(|answer| answer_to(&ask.question, answer));
                     if let Some(answer) = &answer {
                         self.session.on_codex_line(answer);
                     }
@@ -105,6 +101,12 @@ impl Story {
     fn asks(&mut self) -> usize {
         self.turn().1
     }
+}
+
+/// The line that answers a question of our own.
+fn answer_to(question: &Bytes, answer: &str) -> Bytes {
+    let question: serde_json::Value = serde_json::from_slice(question).unwrap();
+    Bytes::from(format!(r#"{{"id":{},{answer}}}"#, question["id"]))
 }
 
 fn fresh() -> Generation {
@@ -162,7 +164,8 @@ fn answer_that_comes_late_counts() {
     let mut story = Story::new("{}");
     story.answer = None;
     assert_eq!(story.asks(), 1);
-    story.codex(r#"{"id":"own-1","result":{}}"#);
+    let late = answer_to(&story.asked[0], r#""result":{}"#);
+    story.session.on_codex_line(&late);
     assert_eq!(story.asks(), 0);
 }
 
