@@ -13,7 +13,7 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
 
 use crate::base::exit::ExitReason;
 use crate::child::command::Config;
-use crate::child::group::reason;
+use crate::child::group::{Group, reason};
 use crate::child::guardian::{CLOSE_STDIN, KILL, NAME, TERMINATE};
 use crate::child::report::Report;
 use crate::child::{order, sys};
@@ -23,6 +23,7 @@ use crate::child::{order, sys};
 pub struct Codex {
     guardian: Child,
     wire: UnixStream,
+    group: Option<Group>,
     /// What the guardian said that isn't a whole line yet.
     said: String,
     /// How codex ended, while the guardian is still waited for.
@@ -75,6 +76,7 @@ impl Codex {
         let mut codex = Self {
             guardian,
             wire: UnixStream::from_std(ours)?,
+            group: None,
             said: String::new(),
             end: None,
         };
@@ -86,7 +88,7 @@ impl Codex {
             .write_all(&order::encode(words.into_iter()))
             .await?;
         match codex.report().await {
-            Some(Report::Started) => {}
+            Some(Report::Started(pid)) => codex.group = Group::led_by(pid),
             Some(Report::Failed(errno)) => return Err(io::Error::from_raw_os_error(errno)),
             Some(Report::Ended(_)) | None => return Err(io::ErrorKind::BrokenPipe.into()),
         }
@@ -107,9 +109,13 @@ impl Codex {
         let guardian = self.guardian.wait().await;
         match (self.end, guardian) {
             (Some(Report::Ended(reason)), _) => reason,
-            // Somebody ended the guardian, and the kernel ended codex with it.
-            (_, Ok(status)) => reason(status),
-            (_, Err(_)) => ExitReason::RelayFault,
+            // Somebody ended the guardian, and the kernel ended codex with it, but for its group.
+            (_, status) => {
+                if let Some(group) = self.group {
+                    group.kill();
+                }
+                status.map_or(ExitReason::RelayFault, reason)
+            }
         }
     }
 

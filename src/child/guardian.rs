@@ -72,29 +72,33 @@ fn guard(wire: RawFd, stdin: RawFd) -> io::Result<()> {
     runtime.block_on(async {
         let signals = Signals::listen()?;
         let children = signal(SignalKind::child())?;
+        let mut line = wire.try_clone()?;
+        line.set_nonblocking(true)?;
+        let wire = UnixStream::from_std(wire)?;
         match start(&program, words) {
             Err(error) => {
                 let errno = error.raw_os_error().unwrap_or_default();
-                write!(wire, "{}", Report::Failed(errno))
+                write!(line, "{}", Report::Failed(errno))
             }
             Ok(codex) => {
-                write!(wire, "{}", Report::Started)?;
-                release_streams()?;
-                let group = Group::led_by(codex).ok_or(io::ErrorKind::InvalidData)?;
-                let codex = Pid::from_raw(codex.cast_signed());
-                wire.set_nonblocking(true)?;
+                // From here on nothing may fail: a relay that is gone already is no reason to leave
+                // codex alone.
+                let _ = write!(line, "{}", Report::Started(codex));
+                drop(line);
+                release_streams();
                 let guardian = Guardian {
-                    codex,
-                    group,
+                    codex: Pid::from_raw(codex.cast_signed()),
+                    group: Group::led_by(codex),
                     stdin: Some(stdin),
                     detached: BTreeSet::new(),
                     lifecycle: Lifecycle::new(),
                     signals,
                     children,
-                    wire: UnixStream::from_std(wire)?,
+                    wire,
                     is_alone: false,
                 };
-                guardian.watch().await
+                guardian.watch().await;
+                Ok(())
             }
         }
     })
@@ -109,17 +113,18 @@ fn start(program: &OsStr, args: impl Iterator<Item = OsString>) -> io::Result<u3
 }
 
 /// Leaves codex's streams to codex: held open here, they would never end.
-fn release_streams() -> io::Result<()> {
-    let nothing = File::options().read(true).write(true).open("/dev/null")?;
-    dup2_stdin(&nothing)?;
-    dup2_stdout(&nothing)?;
-    dup2_stderr(&nothing)?;
-    Ok(())
+fn release_streams() {
+    if let Ok(nothing) = File::options().read(true).write(true).open("/dev/null") {
+        let _ = dup2_stdin(&nothing);
+        let _ = dup2_stdout(&nothing);
+        let _ = dup2_stderr(&nothing);
+    }
 }
 
 struct Guardian {
     codex: Pid,
-    group: Group,
+    /// None only for a process id that no system gives.
+    group: Option<Group>,
     /// Keeps codex's stdin open until it is known what is detached.
     stdin: Option<OwnedFd>,
     /// Orphans that were there before codex ended.
@@ -133,7 +138,7 @@ struct Guardian {
 
 impl Guardian {
     #[expect(clippy::disallowed_methods, reason = "a driver reads the clock")]
-    async fn watch(mut self) -> io::Result<()> {
+    async fn watch(mut self) {
         loop {
             let deadline = self.lifecycle.deadline();
             let mut order = 0;
@@ -154,9 +159,9 @@ impl Guardian {
             match event.and_then(|event| self.lifecycle.on_event(event, Instant::now())) {
                 None => {}
                 // Whoever signals the guardian means codex, whose stdin is still the relay's.
-                Some(Action::CloseStdin) if is_signal => self.group.terminate(),
+                Some(Action::CloseStdin) if is_signal => self.terminate(),
                 Some(Action::CloseStdin) => self.close_stdin(),
-                Some(Action::Terminate) => self.group.terminate(),
+                Some(Action::Terminate) => self.terminate(),
                 Some(Action::Kill) => self.kill(),
                 Some(Action::Leave(reason)) => return self.leave(reason).await,
             }
@@ -166,7 +171,7 @@ impl Guardian {
     /// Does what the relay orders; no order means that the relay is gone.
     fn obey(&mut self, order: Option<u8>) -> Option<Event> {
         match order {
-            Some(TERMINATE) => self.group.terminate(),
+            Some(TERMINATE) => self.terminate(),
             Some(KILL) => self.kill(),
             Some(_) => self.close_stdin(),
             None => {
@@ -182,9 +187,15 @@ impl Guardian {
         self.stdin = None;
     }
 
+    fn terminate(&self) {
+        if let Some(group) = self.group {
+            group.terminate();
+        }
+    }
+
     fn kill(&mut self) {
         self.note_detached();
-        self.group.kill();
+        self.kill_group();
         // Codex itself may have left its group.
         let _ = kill(self.codex, Signal::SIGKILL);
     }
@@ -219,15 +230,20 @@ impl Guardian {
     }
 
     /// Ends what codex owned and tells the relay, if it is there.
-    async fn leave(mut self, reason: ExitReason) -> io::Result<()> {
+    async fn leave(mut self, reason: ExitReason) {
         let _ = timeout(SWEEP_DEADLINE, self.sweep()).await;
         let report = Report::Ended(reason).to_string();
         let _ = self.wire.try_write(report.as_bytes());
-        Ok(())
+    }
+
+    fn kill_group(&self) {
+        if let Some(group) = self.group {
+            group.kill();
+        }
     }
 
     async fn sweep(&mut self) {
-        self.group.kill();
+        self.kill_group();
         loop {
             self.reap();
             let mut owned = kin::children();

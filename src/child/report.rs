@@ -11,8 +11,8 @@ pub(super) enum Report {
     Ended(ExitReason),
     /// It can't be started; the number of the system's error.
     Failed(i32),
-    /// It runs.
-    Started,
+    /// It runs, under this process id.
+    Started(u32),
 }
 
 impl Report {
@@ -24,7 +24,7 @@ impl Report {
             "code" => Some(Self::Ended(ExitReason::CodexCode(number))),
             "failed" => Some(Self::Failed(number)),
             "signal" => Some(Self::Ended(ExitReason::CodexSignal(number))),
-            "started" => Some(Self::Started),
+            "started" => Some(Self::Started(u32::try_from(number).ok()?)),
             _ => None,
         }
     }
@@ -37,7 +37,7 @@ impl fmt::Display for Report {
             Self::Ended(ExitReason::CodexSignal(signal)) => writeln!(f, "signal {signal}"),
             Self::Ended(reason) => writeln!(f, "code {}", reason.code()),
             Self::Failed(errno) => writeln!(f, "failed {errno}"),
-            Self::Started => writeln!(f, "started"),
+            Self::Started(pid) => writeln!(f, "started {pid}"),
         }
     }
 }
@@ -52,7 +52,7 @@ mod tests {
             Report::Ended(ExitReason::CodexCode(3)),
             Report::Ended(ExitReason::CodexSignal(9)),
             Report::Failed(2),
-            Report::Started,
+            Report::Started(77),
         ] {
             assert_eq!(Report::read(report.to_string().trim_end()), Some(report));
         }

@@ -74,6 +74,7 @@ async fn killed_guardian_takes_codex_with_it() {
     stand_in(&client).await;
     guardian(&client).await.signal(Signal::SIGKILL);
     assert_eq!(client.exit().await.code(), Some(128 + 9));
+    none_marked(&client.mark).await;
 }
 
 #[tokio::test]

@@ -104,8 +104,10 @@ async fn flood_of_the_silent_and_the_slow_leaves_room_for_codex() {
             assert!(ask(address, &path).await.starts_with("HTTP/1.1 502 "));
         }
     }
-    let held = descriptors(client.pid()) - before;
-    assert!(held <= 256 + 8, "{held} connections of strangers");
+    eventually("no more than the bound is held", || {
+        (descriptors(client.pid()) <= before + 256 + 8).then_some(())
+    })
+    .await;
     // Strangers that say something are sent away, and their connections closed.
     for _ in 0..20 {
         assert!(ask(address, "/wrong").await.starts_with("HTTP/1.1 404 "));

@@ -18,7 +18,7 @@ case "$line" in *config/read*)
 esac
 echo '{"id":2,"result":{"thread":{"id":"t1"}}}'
 read line; echo '{"id":3,"result":{"turn":{"id":"u1"}}}'
-read line
+read line; echo '{"method":"got"}'
 "#;
 
 async fn in_a_turn(place: &StandIn, then: &str) -> Client {
@@ -32,6 +32,7 @@ async fn in_a_turn(place: &StandIn, then: &str) -> Client {
     client
         .send(&json!({"id": "open", "method": "thread/list"}))
         .await;
+    client.notification(0, "got", |_| true).await;
     client
 }
 
