@@ -31,11 +31,13 @@ impl CodexVersion {
     /// Reads the version of a user agent: `NAME/0.171.0 (OS …) …`. `None` for a program that isn't
     /// codex.
     pub fn of_user_agent(agent: &str) -> Option<Self> {
-        let (product, rest) = agent.split_once(" (")?;
+        let (product, rest) = agent.split_once(" (").unwrap_or((agent, ""));
         let (name, version) = product.rsplit_once('/')?;
-        // Codex says the system and, behind it, who the client is.
-        let is_codex = !name.is_empty() && rest.contains(") ");
-        Self::parse(version).filter(|_| is_codex)
+        let version = Self::parse(version).filter(|_| !name.is_empty())?;
+        // Codex says the system and, behind it, who the client is. A shorter word will do where the
+        // version is one of codex's.
+        let is_codex = rest.contains(") ") || (version.0 == 0 && version.1 >= 100);
+        is_codex.then_some(version)
     }
 
     /// What the version means. Builds from source call themselves 0.0.0.
@@ -75,6 +77,7 @@ mod tests {
         assert_eq!(of(agent), Some(CodexVersion(0, 171, 0)));
         let alpha = "x/0.172.0-alpha.3 (Mac OS 15.0; arm64) vscode (x; 1)";
         assert_eq!(of(alpha), Some(CodexVersion(0, 172, 0)));
+        assert_eq!(of("codex/0.171.0"), Some(CodexVersion(0, 171, 0)));
         for other in [
             "",
             "my-server/1.0",

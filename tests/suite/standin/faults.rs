@@ -29,7 +29,7 @@ tee input | while read -r line; do
   id=${line#*\"id\":}; id=${id%%,*}; id=${id%\}}
   case "$line" in
     *initialize\"*) printf '{"id":%s,"result":{"userAgent":"codex/0.171.0"}}\n' "$id";;
-    *config/read*) printf '{"id":%s,"result":{"config":{}}}\n' "$id";;
+    *\"codex-relay-*) printf '{"id":%s,"result":{"config":{}}}\n' "$id";;
     *thread/start*) printf '{"id":%s,"result":{"thread":{"id":"t1"}}}\n' "$id";;
     *turn/start*)
       printf '{"method":"got","params":%s}\n' "$line"
