@@ -11,11 +11,11 @@ const IN_A_TURN: &str = r#"
 read line; echo '{"id":1,"result":{"userAgent":"codex/0.171.0"}}'
 read line
 read line
-case "$line" in *config/read*)
+while case "$line" in *\"codex-relay-*) true;; *) false;; esac; do
   id=${line#*\"id\":\"}; id=${id%%\"*}
-  printf '{"id":"%s","result":{"config":{}}}\n' "$id"
-  read line;;
-esac
+  printf '{"id":"%s","result":{}}\n' "$id"
+  read line
+done
 echo '{"id":2,"result":{"thread":{"id":"t1"}}}'
 read line; echo '{"id":3,"result":{"turn":{"id":"u1"}}}'
 read line; echo '{"method":"got"}'
