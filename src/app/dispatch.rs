@@ -116,6 +116,12 @@ fn relay(settings: Settings, codex_args: Vec<OsString>) -> u8 {
         ));
         return USAGE;
     }
+    if guardian::is_our_parent() {
+        say(
+            "codex-relay: started as codex by another codex-relay; name the real codex with --codex or CODEX_RELAY_CODEX",
+        );
+        return ExitReason::CodexMissing.code();
+    }
     with_runtime(|runtime| run::relay(runtime, settings, codex_args).code())
 }
 

@@ -2,17 +2,18 @@
 //! says.
 
 use std::ffi::OsString;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime;
 use tokio::task::JoinError;
-use tokio::time::sleep_until;
+use tokio::time::{sleep, sleep_until, timeout};
 
 use crate::app::dispatch::say;
 use crate::app::parts::{Part, Parts, StartError, start};
 use crate::app::process;
 use crate::base::chain::Chain;
 use crate::base::exit::ExitReason;
+use crate::base::limits::KILLED_GRACE;
 use crate::child::signals::Signals;
 use crate::config::settings::Settings;
 use crate::lifecycle::machine::{Action, Event, Lifecycle};
@@ -128,6 +129,7 @@ impl Running {
         } = self.parts;
         let is_surprise = !self.has_client_left || self.fault.is_some();
         let mut is_codex_read = self.is_codex_read;
+        let grace = self.lifecycle.delivery_grace();
         let deliver = async {
             let mut client = Some(client);
             loop {
@@ -142,10 +144,17 @@ impl Running {
                     return;
                 };
                 is_codex_read |= ends_codex(&ended);
+                if matches!(ended, Ok(Part::Writer)) {
+                    break;
+                }
             }
+            // Stderr is delivered if somebody reads it; nobody waits for that.
+            let rest = async { while streams.join_next().await.is_some() {} };
+            let _ = timeout(KILLED_GRACE, rest).await;
         };
         tokio::select! {
             () = deliver => {}
+            () = until_over(grace) => {}
             // Whoever asks a second time doesn't want to wait for a client that reads no more.
             () = self.signals.next() => {}
         }
@@ -166,6 +175,13 @@ fn how(reason: ExitReason) -> String {
         ExitReason::CodexCode(code) => format!("ended with exit code {code}"),
         ExitReason::CodexSignal(signal) => format!("was ended by signal {signal}"),
         ExitReason::CodexMissing | ExitReason::RelayFault | ExitReason::Usage => "ended".to_owned(),
+    }
+}
+
+async fn until_over(grace: Option<Duration>) {
+    match grace {
+        Some(grace) => sleep(grace).await,
+        None => std::future::pending().await,
     }
 }
 

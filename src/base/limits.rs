@@ -192,6 +192,10 @@ pub const DOCTOR_DEADLINE: Duration = Duration::from_secs(15);
 /// From the end of stdin to SIGTERM. / Codex needs some 50 ms.
 pub const CHILD_EOF_GRACE: Duration = Duration::from_secs(5);
 
+/// Delivering codex's last words after it was killed, and its stderr in any case. / Nobody may be
+/// reading.
+pub const KILLED_GRACE: Duration = Duration::from_secs(1);
+
 /// From SIGTERM to SIGKILL.
 pub const CHILD_TERM_GRACE: Duration = Duration::from_secs(5);
 

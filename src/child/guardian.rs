@@ -14,7 +14,7 @@
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::net::UnixStream as BlockingStream;
 use std::os::unix::process::CommandExt;
@@ -45,6 +45,20 @@ pub(super) const CLOSE_STDIN: u8 = b'c';
 pub(super) const TERMINATE: u8 = b't';
 /// Order of the relay: end codex's group.
 pub(super) const KILL: u8 = b'k';
+
+/// Whether this process was started in codex's place: its parent is a guardian.
+///
+/// Two relays that take each other for codex would start each other without end.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the name of a process, not a workspace file"
+)]
+pub fn is_our_parent() -> bool {
+    let mut name = [0; NAME.len() + 1];
+    let path = format!("/proc/{}/cmdline", nix::unistd::getppid());
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut name));
+    read.is_ok() && name.strip_suffix(b"\0") == Some(NAME.as_bytes())
+}
 
 /// Guards the codex that the relay orders; `args` are the numbers of two inherited descriptors, the
 /// line to the relay and the writing end of codex's stdin.

@@ -12,10 +12,10 @@
 //! The end of stdin and the first signal do the same: codex's stdin is closed, and it has its grace.
 //! Any signal after the first signal kills at once; the end of stdin doesn't count as one.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::base::exit::ExitReason;
-use crate::base::limits::{CHILD_EOF_GRACE, CHILD_TERM_GRACE};
+use crate::base::limits::{CHILD_EOF_GRACE, CHILD_TERM_GRACE, KILLED_GRACE};
 
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,6 +92,17 @@ impl Lifecycle {
         }
     }
 
+    /// How long the client may take for what codex still said: as long as it likes, unless a signal
+    /// asked us to leave.
+    pub fn delivery_grace(&self) -> Option<Duration> {
+        match self.state {
+            State::Killed => Some(KILLED_GRACE),
+            State::Running | State::Draining(_) | State::Terminating(_) => {
+                self.signalled.then_some(CHILD_TERM_GRACE)
+            }
+        }
+    }
+
     /// When to send [`Event::Tick`], if ever.
     pub fn deadline(&self) -> Option<Instant> {
         match self.state {
@@ -120,8 +131,6 @@ impl Default for Lifecycle {
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "a test starts at some time")]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]
@@ -168,6 +177,18 @@ mod tests {
             machine.on_event(Event::StopRequested, now),
             Some(Action::Kill)
         );
+    }
+
+    #[test]
+    fn only_a_signal_bounds_the_wait_for_a_client_that_reads_slowly() {
+        let now = Instant::now();
+        let mut machine = Lifecycle::new();
+        machine.on_event(Event::ClientClosed, now);
+        assert_eq!(machine.delivery_grace(), None);
+        machine.on_event(Event::StopRequested, now);
+        assert_eq!(machine.delivery_grace(), Some(CHILD_TERM_GRACE));
+        machine.on_event(Event::StopRequested, now);
+        assert_eq!(machine.delivery_grace(), Some(KILLED_GRACE));
     }
 
     #[test]

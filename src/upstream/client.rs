@@ -6,12 +6,14 @@ use bytes::Bytes;
 use http::{Request, Response, Uri};
 use http_body_util::combinators::UnsyncBoxBody;
 use hyper::body::Incoming;
+use hyper_util::client::legacy::connect::{CaptureConnection, capture_connection};
 use hyper_util::client::legacy::{Client, Error};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 
 use crate::base::limits::{IDLE_UPSTREAM, KEEPALIVE, MAX_HEADERS, MAX_IDLE_UPSTREAM};
 use crate::upstream::dial::{Dialer, Protocols, WayOut};
 use crate::upstream::proxy::Proxy;
+use crate::upstream::stream::Kill;
 
 /// A request body on its way to the upstream.
 pub type OutBody = UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>;
@@ -48,20 +50,24 @@ impl Upstream {
     /// Sends `request` to the host of its URL and gives the head of the response.
     ///
     /// A request that may have reached the upstream is never sent twice. There is no deadline on
-    /// the response: a model may be silent for minutes.
+    /// the response: a model may be silent for minutes. Dropped before the response is there, it
+    /// takes the request's connection with it, so that no more of the body goes up.
     ///
     /// # Errors
     /// [`Fault::of`](crate::upstream::fault::Fault::of) says where it failed.
     pub async fn send(
         &self,
-        request: Request<OutBody>,
+        mut request: Request<OutBody>,
         usage: Usage,
     ) -> Result<Response<Incoming>, Error> {
         let client = match usage {
             Usage::Exchange => &self.exchange,
             Usage::Upgrade => &self.upgrade,
         };
-        client.request(request).await
+        let mut hang_up = HangUp(Some(capture_connection(&mut request)));
+        let response = client.request(request).await;
+        hang_up.0 = None;
+        response
     }
 
     /// The proxy on the way to `uri`, without its credentials.
@@ -73,6 +79,27 @@ impl Upstream {
     pub async fn warm_up(&self) {
         if let Err(fault) = self.dialer.warm_up().await {
             tracing::debug!(%fault, "TLS isn't ready");
+        }
+    }
+}
+
+/// Cuts the connection of a request whose response nobody waits for any more.
+struct HangUp(Option<CaptureConnection>);
+
+impl Drop for HangUp {
+    fn drop(&mut self) {
+        let Some(captured) = &self.0 else {
+            return;
+        };
+        // A stream of HTTP/2 is reset by itself; the connection has others.
+        if let Some(connected) = captured.connection_metadata().as_ref()
+            && !connected.is_negotiated_h2()
+        {
+            let mut extras = http::Extensions::new();
+            connected.get_extras(&mut extras);
+            if let Some(kill) = extras.get::<Kill>() {
+                kill.now();
+            }
         }
     }
 }

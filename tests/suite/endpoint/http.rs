@@ -350,3 +350,25 @@ async fn without_a_context_nothing_has_to_be_understood() {
         assert_eq!(read_request(&mut upstream).await.1, body);
     }
 }
+
+#[tokio::test]
+async fn codex_that_hangs_up_in_a_read_body_ends_the_upload() {
+    let mirror = mirror().await;
+    let body = request(
+        &of_child(),
+        &format!(",\"pad\":\"{}\"", "x".repeat(30_000_000)),
+    );
+    let mut codex = mirror.dial().await;
+    codex.write(&mirror.post("", body.as_bytes())).await;
+    // The relay has it all by now; the upstream takes the first bytes of it.
+    let mut upstream = mirror.accept().await;
+    upstream.head().await;
+    upstream.exactly(1000).await;
+    drop(codex);
+    let rest = upstream.rest().await;
+    assert!(
+        rest.len() < body.len() / 2,
+        "{} bytes came all the same",
+        rest.len()
+    );
+}
