@@ -152,7 +152,8 @@ pub const FRAME_READ_BYTES: usize = 64 * 1024;
 
 // ── JSON-RPC over stdio ─────────────────────────────────────────────────────────────────────────
 
-/// A line that is read; longer ones pass unread. / Codex itself accepts 70 MiB.
+/// A line that is read, its newline not counted; longer ones pass unread. / Codex itself accepts
+/// 70 MiB.
 pub const MAX_LINE_BYTES: usize = 64 * 1024 * 1024;
 
 /// The beginning of a longer line, in which its method is looked for. / Clients write it first.

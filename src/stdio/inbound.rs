@@ -62,7 +62,7 @@ impl Inbound {
         R: AsyncRead + Unpin,
         W: AsyncWrite + Unpin,
     {
-        let mut framer = LineFramer::new(MAX_LINE_BYTES);
+        let mut framer = LineFramer::new(MAX_LINE_BYTES + 1);
         let mut to = BufWriter::with_capacity(PIPE_READ_BYTES, to);
         let mut long = LongLine::Passed;
         loop {

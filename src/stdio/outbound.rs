@@ -45,7 +45,7 @@ pub enum OutboundEnd {
 impl Outbound {
     /// Passes lines on until `from` ends or the client reads no more.
     pub async fn pump<R: AsyncRead + Unpin>(mut self, mut from: Pipe<R>) -> OutboundEnd {
-        let mut framer = LineFramer::new(MAX_LINE_BYTES);
+        let mut framer = LineFramer::new(MAX_LINE_BYTES + 1);
         while from.read_into(framer.buffer()).await {
             while let Some(piece) = framer.next_piece() {
                 if let Err(end) = self.pass(piece).await {
