@@ -200,8 +200,14 @@ while [ $n -lt 2000 ]; do echo $line; n=$((n+1)); echo $n > said; done; cat >/de
     let halted = halt.await.unwrap();
     assert!(halted < 2000, "{halted}");
     assert!(peak_memory(pid) < 64 << 20, "{}", peak_memory(pid));
-    drop(relay.stdin.take());
-    let bytes = all(relay.stdout.take().unwrap()).await;
+    // All of it is read before stdin ends: from then on codex has five seconds.
+    let mut stdout = relay.stdout.take().unwrap();
+    let mut bytes = vec![0; 2000 * 65_001];
+    tokio::io::AsyncReadExt::read_exact(&mut stdout, &mut bytes)
+        .await
+        .unwrap();
     assert_eq!(memchr::memchr_iter(b'\n', &bytes).count(), 2000);
+    drop(relay.stdin.take());
+    assert_eq!(all(stdout).await, b"");
     assert!(relay.wait().await.unwrap().success());
 }
