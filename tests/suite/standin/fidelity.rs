@@ -203,7 +203,7 @@ while [ $n -lt 2000 ]; do echo $line; n=$((n+1)); echo $n > said; done; cat >/de
     // All of it is read before stdin ends: from then on codex has five seconds.
     let mut stdout = relay.stdout.take().unwrap();
     let mut bytes = vec![0; 2000 * 65_001];
-    tokio::io::AsyncReadExt::read_exact(&mut stdout, &mut bytes)
+    AsyncReadExt::read_exact(&mut stdout, &mut bytes)
         .await
         .unwrap();
     assert_eq!(memchr::memchr_iter(b'\n', &bytes).count(), 2000);
