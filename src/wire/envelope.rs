@@ -28,7 +28,7 @@ impl Envelope {
     /// Of a member that occurs twice the last copy counts, as codex takes it.
     pub fn read(line: &Bytes) -> Option<Self> {
         let names = ["method", "id", "params", "result", "error"];
-        let [method, id, params, result, error] = scan::find(line, 0, names).ok()?;
+        let [method, id, params, result, error] = scan::find_whole(line, names).ok()?;
         let method = match method.last {
             Some(range) => Some(text(line, &range)?),
             None => None,

@@ -12,6 +12,8 @@ use crate::wire::literal;
 #[derive(Debug, Default)]
 pub struct Lead {
     depth: usize,
+    /// Whether the outermost object is over: what stands behind it isn't its own.
+    is_over: bool,
     string: Option<Text>,
     /// Whether the colon of a member of the outermost object has passed.
     in_value: bool,
@@ -32,6 +34,9 @@ impl Lead {
     /// Reads on.
     pub fn push(&mut self, part: &[u8]) {
         for byte in part {
+            if self.is_over {
+                return;
+            }
             self.step(*byte);
         }
     }
@@ -72,6 +77,7 @@ impl Lead {
             }
             b'}' | b']' => {
                 self.end_member();
+                self.is_over |= self.depth <= 1;
                 self.depth = self.depth.saturating_sub(1);
             }
             b',' => self.end_member(),

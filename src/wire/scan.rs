@@ -115,13 +115,28 @@ pub fn find<const N: usize>(
     at: usize,
     names: [&str; N],
 ) -> Result<[Found; N], ScanError> {
+    find_among(text, &mut Members::at(text, at)?, names)
+}
+
+/// Finds the members called `names` in an object that is all of `text`.
+pub fn find_whole<const N: usize>(text: &[u8], names: [&str; N]) -> Result<[Found; N], ScanError> {
+    let mut members = Members::at(text, 0)?;
+    let found = find_among(text, &mut members, names)?;
+    ends_at(text, members.position())?;
+    Ok(found)
+}
+
+fn find_among<const N: usize>(
+    text: &[u8],
+    members: &mut Members<'_>,
+    names: [&str; N],
+) -> Result<[Found; N], ScanError> {
     let mut found = [const {
         Found {
             last: None,
             count: 0,
         }
     }; N];
-    let mut members = Members::at(text, at)?;
     while let Some(member) = members.next_member()? {
         let slot = found
             .iter_mut()

@@ -19,26 +19,21 @@ use tokio::task::JoinSet;
 use crate::support::client::Client;
 use crate::support::inbox::Line;
 use crate::support::processes::none_marked;
-use crate::support::standin::StandIn;
+use crate::support::standin::{ANSWERS, StandIn};
 use crate::support::upstream::FragileUpstream;
 
 /// Answers what a session needs, tells the client each line that it got, and ends turns when told.
-const SESSION: &str = r#"
-echo $$ > pid
-tee input | while read -r line; do
-  id=${line#*\"id\":}; id=${id%%,*}; id=${id%\}}
-  case "$line" in
-    *initialize\"*) printf '{"id":%s,"result":{"userAgent":"codex/0.171.0"}}\n' "$id";;
-    *\"codex-relay-*) printf '{"id":%s,"result":{"config":{}}}\n' "$id";;
-    *thread/start*) printf '{"id":%s,"result":{"thread":{"id":"t1"}}}\n' "$id";;
+fn session() -> String {
+    let more = r#"
     *turn/start*)
       printf '{"method":"got","params":%s}\n' "$line"
       printf '{"id":%s,"result":{"turn":{"id":"u%s"}}}\n' "$id" "$id"; turn=u$id;;
     *\"end\"*) printf '{"method":"turn/completed","params":{"threadId":"t1","turn":{"id":"%s"}}}\n' "$turn";;
     *) printf '{"method":"got","params":%s}\n' "$line";;
   esac
-done
-"#;
+done"#;
+    format!("echo $$ > pid; tee input | while read -r line; do {ANSWERS}{more}")
+}
 
 /// Numbers that are random enough, and the same in every run.
 struct Dice(u64);
@@ -62,7 +57,7 @@ struct Life {
 
 impl Life {
     async fn begin(place: &StandIn, upstream: &FragileUpstream) -> Self {
-        let program = place.program(SESSION);
+        let program = place.program(&session());
         let mut relay = tokio::process::Command::new(env!("CARGO_BIN_EXE_codex-relay"));
         relay.arg("--codex").arg(program);
         relay.arg("--workspace").arg(place.folder());
@@ -213,7 +208,7 @@ async fn deaths_at_random_moments_lose_nothing_and_mix_nothing() {
     let mut dice = Dice(0x9E37_79B9_7F4A_7C15);
     let mut life = Life::begin(&place, &upstream).await;
     let (mut arrived, mut kills) = (0, 0);
-    for turn in 0..turns(200) {
+    for turn in 0..turns(120) {
         write_persona(&place, turn);
         let Some(generation) = life.start_turn().await else {
             panic!("no turn\n{}", life.client.stderr());
@@ -261,7 +256,7 @@ async fn long_session_takes_no_more_and_no_more() {
     let upstream = FragileUpstream::start().await;
     let mut life = Life::begin(&place, &upstream).await;
     let pid = life.client.pid();
-    let rounds = turns(60);
+    let rounds = turns(36);
     let mut curve = Vec::new();
     for turn in 0..rounds {
         write_persona(&place, turn);

@@ -12,24 +12,17 @@ use tokio::process::Command;
 use tokio::time::timeout;
 
 use crate::support::client::Client;
-use crate::support::standin::StandIn;
+use crate::support::standin::{ANSWERS, StandIn};
 use crate::support::{PATIENCE, eventually};
 
-/// Answers `initialize`, `config/read` and `thread/start`; its input is kept.
-const ROUTED: &str = r#"
-tee input | while read line; do
-  id=${line#*\"id\":}; id=${id%%,*}; id=${id%\}}
-  case "$line" in
-    *initialize\"*) echo "{\"id\":$id,\"result\":{\"userAgent\":\"codex/0.171.0\"}}";;
-    *config/read*) echo "{\"id\":$id,\"result\":{\"config\":{}}}";;
-    *thread/start*) echo "{\"id\":$id,\"result\":{\"thread\":{\"id\":\"t1\"}}}";;
-  esac
-done
-"#;
+/// Answers what a session needs; its input is kept.
+fn session() -> String {
+    format!("tee input | while read -r line; do {ANSWERS} esac; done")
+}
 
 /// A relay whose stand-in has been given a route: address and path.
 async fn routed(place: &StandIn) -> (Client, SocketAddr, String) {
-    let mut client = place.start(ROUTED);
+    let mut client = place.start(&session());
     let about = json!({"clientInfo": {"name": "suite", "version": "1"}});
     client.ok("initialize", about).await;
     client.ok("thread/start", json!({})).await;
@@ -123,7 +116,7 @@ async fn flood_of_the_silent_and_the_slow_leaves_room_for_codex() {
 #[tokio::test]
 async fn relay_out_of_descriptors_recovers() {
     let place = StandIn::new();
-    let program = place.program(ROUTED);
+    let program = place.program(&session());
     let relay = place.relay(&program);
     let mut limited = Command::new("prlimit");
     limited

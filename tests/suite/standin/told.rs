@@ -4,25 +4,21 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use crate::support::client::Client;
-use crate::support::standin::StandIn;
+use crate::support::standin::{ANSWERS, StandIn};
 
-/// Answers a `thread/start` and a `turn/start`, and then does what its last line says.
-const IN_A_TURN: &str = r#"
-read line; echo '{"id":1,"result":{"userAgent":"codex/0.171.0"}}'
-read line
-read line
-while case "$line" in *\"codex-relay-*) true;; *) false;; esac; do
-  id=${line#*\"id\":\"}; id=${id%%\"*}
-  printf '{"id":"%s","result":{}}\n' "$id"
-  read line
-done
-echo '{"id":2,"result":{"thread":{"id":"t1"}}}'
-read line; echo '{"id":3,"result":{"turn":{"id":"u1"}}}'
-read line; echo '{"method":"got"}'
-"#;
+/// Answers what a turn needs, and does as told when it is asked for the list of threads.
+fn session(then: &str) -> String {
+    format!(
+        "while read -r line; do {ANSWERS}
+    *turn/start*) printf '{{\"id\":%s,\"result\":{{\"turn\":{{\"id\":\"u1\"}}}}}}\\n' \"$id\";;
+    *thread/list*) echo '{{\"method\":\"got\"}}'; {then};;
+  esac
+done"
+    )
+}
 
 async fn in_a_turn(place: &StandIn, then: &str) -> Client {
-    let mut client = place.start(&format!("{IN_A_TURN}{then}"));
+    let mut client = place.start(&session(then));
     let about = json!({"clientInfo": {"name": "suite", "version": "1"}});
     client.ok("initialize", about).await;
     client.send(&json!({"method": "initialized"})).await;

@@ -60,3 +60,16 @@ impl StandIn {
         Client::spawn(self.relay(&program))
     }
 }
+
+/// The cases of a shell loop over `line` that answers what a session needs; more may follow.
+pub(crate) const ANSWERS: &str = r#"
+  id=${line#*\"id\":}; id=${id%%,*}; id=${id%\}}
+  case "$line" in
+    *initialize\"*)
+      printf '{"id":%s,"result":{"userAgent":"codex/0.171.0 (Linux) suite (suite; 1)"}}\n' "$id";;
+    *config/read*) printf '{"id":%s,"result":{"config":{}}}\n' "$id";;
+    *configRequirements/read*) printf '{"id":%s,"result":{"requirements":null}}\n' "$id";;
+    *account/read*)
+      printf '{"id":%s,"result":{"account":{"type":"apiKey"},"requiresOpenaiAuth":true}}\n' "$id";;
+    *thread/start*) printf '{"id":%s,"result":{"thread":{"id":"t1"}}}\n' "$id";;
+"#;
