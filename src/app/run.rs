@@ -89,6 +89,7 @@ impl Running {
                 }
                 Some(Action::Terminate) => self.parts.codex.terminate(),
                 Some(Action::Kill) => self.parts.codex.kill(),
+                Some(Action::Abandon) => self.parts.codex.abandon(),
                 Some(Action::Leave(reason)) => return self.leave(reason).await,
             }
         }

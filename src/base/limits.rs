@@ -190,6 +190,9 @@ pub const DOCTOR_DEADLINE: Duration = Duration::from_secs(15);
 
 // ── supervision ─────────────────────────────────────────────────────────────────────────────────
 
+/// Starting codex, to the moment when it runs. / Milliseconds, but for a machine out of breath.
+pub const START_DEADLINE: Duration = Duration::from_secs(30);
+
 /// From the end of stdin to SIGTERM. / Codex needs some 50 ms.
 pub const CHILD_EOF_GRACE: Duration = Duration::from_secs(5);
 

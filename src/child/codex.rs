@@ -10,8 +10,10 @@ use std::process::Stdio;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
+use tokio::time::timeout;
 
 use crate::base::exit::ExitReason;
+use crate::base::limits::START_DEADLINE;
 use crate::child::command::Config;
 use crate::child::group::{Group, reason};
 use crate::child::guardian::{CLOSE_STDIN, KILL, NAME, TERMINATE};
@@ -87,7 +89,11 @@ impl Codex {
             .wire
             .write_all(&order::encode(words.into_iter()))
             .await?;
-        match codex.report().await {
+        let Ok(report) = timeout(START_DEADLINE, codex.report()).await else {
+            codex.abandon();
+            return Err(io::ErrorKind::TimedOut.into());
+        };
+        match report {
             Some(Report::Started(pid)) => codex.group = Group::led_by(pid),
             Some(Report::Failed(errno)) => return Err(io::Error::from_raw_os_error(errno)),
             Some(Report::Ended(_)) | None => return Err(io::ErrorKind::BrokenPipe.into()),
@@ -133,6 +139,14 @@ impl Codex {
     /// Ends every process of codex's group.
     pub fn kill(&self) {
         self.tell(KILL);
+    }
+
+    /// Ends a guardian that doesn't say that codex has ended; the kernel ends codex with it.
+    pub fn abandon(&mut self) {
+        tracing::error!("the guardian of codex doesn't answer; it is ended");
+        if let Err(error) = self.guardian.start_kill() {
+            tracing::debug!(%error, "guardian not ended");
+        }
     }
 
     fn tell(&self, what: u8) {

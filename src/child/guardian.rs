@@ -171,7 +171,8 @@ impl Guardian {
             };
             let is_signal = event == Some(Event::StopRequested);
             match event.and_then(|event| self.lifecycle.on_event(event, Instant::now())) {
-                None => {}
+                // Nobody stands between us and codex: where it was killed nothing is left to do.
+                None | Some(Action::Abandon) => {}
                 // Whoever signals the guardian means codex, whose stdin is still the relay's.
                 Some(Action::CloseStdin) if is_signal => self.terminate(),
                 Some(Action::CloseStdin) => self.close_stdin(),

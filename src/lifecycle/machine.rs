@@ -6,6 +6,7 @@
 //!   Running ─────────────────▶ Draining ────────────▶ Terminating ────────────▶ Killed
 //!                                 │  second StopRequested   │  second StopRequested ▲
 //!                                 └─────────────────────────┴───────────────────────┘
+//!   Killed ── Tick at deadline ──▶ Abandoned
 //!   any state ── ChildExited(reason) ──▶ Leave(reason)
 //! ```
 //!
@@ -39,6 +40,8 @@ pub enum Action {
     Terminate,
     /// Send `SIGKILL` to the child's process group.
     Kill,
+    /// End whoever should have told us of codex's end by now: the kernel ends codex with it.
+    Abandon,
     /// Deliver what codex still said and leave.
     Leave(ExitReason),
 }
@@ -56,7 +59,8 @@ enum State {
     Running,
     Draining(Instant),
     Terminating(Instant),
-    Killed,
+    Killed(Instant),
+    Abandoned,
 }
 
 impl Lifecycle {
@@ -73,8 +77,8 @@ impl Lifecycle {
         match (event, self.state) {
             (Event::ChildExited(reason), _) => Some(Action::Leave(reason)),
             (Event::ClientClosed, State::Running) => Some(self.drain(now)),
-            (Event::StopRequested, State::Killed) => None,
-            (Event::StopRequested, _) if self.signalled => Some(self.kill()),
+            (Event::StopRequested, State::Killed(_) | State::Abandoned) => None,
+            (Event::StopRequested, _) if self.signalled => Some(self.kill(now)),
             (Event::StopRequested, State::Running) => {
                 self.signalled = true;
                 Some(self.drain(now))
@@ -87,7 +91,11 @@ impl Lifecycle {
                 self.state = State::Terminating(now + CHILD_TERM_GRACE);
                 Some(Action::Terminate)
             }
-            (Event::Tick, State::Terminating(at)) if now >= at => Some(self.kill()),
+            (Event::Tick, State::Terminating(at)) if now >= at => Some(self.kill(now)),
+            (Event::Tick, State::Killed(at)) if now >= at => {
+                self.state = State::Abandoned;
+                Some(Action::Abandon)
+            }
             (Event::ClientClosed | Event::Tick, _) => None,
         }
     }
@@ -96,7 +104,7 @@ impl Lifecycle {
     /// asked us to leave.
     pub fn delivery_grace(&self) -> Option<Duration> {
         match self.state {
-            State::Killed => Some(KILLED_GRACE),
+            State::Killed(_) | State::Abandoned => Some(KILLED_GRACE),
             State::Running | State::Draining(_) | State::Terminating(_) => {
                 self.signalled.then_some(CHILD_TERM_GRACE)
             }
@@ -106,8 +114,8 @@ impl Lifecycle {
     /// When to send [`Event::Tick`], if ever.
     pub fn deadline(&self) -> Option<Instant> {
         match self.state {
-            State::Draining(at) | State::Terminating(at) => Some(at),
-            State::Running | State::Killed => None,
+            State::Draining(at) | State::Terminating(at) | State::Killed(at) => Some(at),
+            State::Running | State::Abandoned => None,
         }
     }
 
@@ -116,8 +124,8 @@ impl Lifecycle {
         Action::CloseStdin
     }
 
-    fn kill(&mut self) -> Action {
-        self.state = State::Killed;
+    fn kill(&mut self, now: Instant) -> Action {
+        self.state = State::Killed(now + CHILD_TERM_GRACE);
         Action::Kill
     }
 }
@@ -148,6 +156,8 @@ mod tests {
         assert_eq!(machine.on_event(Event::Tick, at), Some(Action::Terminate));
         let at = machine.deadline().unwrap();
         assert_eq!(machine.on_event(Event::Tick, at), Some(Action::Kill));
+        let at = machine.deadline().unwrap();
+        assert_eq!(machine.on_event(Event::Tick, at), Some(Action::Abandon));
         assert_eq!(machine.deadline(), None);
     }
 
