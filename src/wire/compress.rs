@@ -21,7 +21,9 @@ pub enum InflateError {
 /// No more than the bound is ever held, whatever the body claims of itself.
 pub fn inflate(body: &[u8], max: usize) -> Result<Vec<u8>, InflateError> {
     let reader = zstd::stream::read::Decoder::new(body).map_err(InflateError::Zstd)?;
-    let mut out = Vec::with_capacity(body.len().saturating_mul(4).min(max));
+    // All of it at once: pages that stay untouched cost nothing, while a buffer that grows would hold
+    // twice what came out.
+    let mut out = Vec::with_capacity(max.saturating_add(1));
     let allowed = u64::try_from(max).unwrap_or(u64::MAX).saturating_add(1);
     reader
         .take(allowed)
