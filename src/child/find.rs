@@ -67,7 +67,8 @@ pub fn find(
         })
 }
 
-fn is_executable(file: &Path) -> bool {
+/// Whether `file` is one that somebody may execute, links followed.
+pub fn is_executable(file: &Path) -> bool {
     file.metadata()
         .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
 }

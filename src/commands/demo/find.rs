@@ -1,7 +1,7 @@
 //! Finding a codex for the demo, or having npm fetch one.
 
 use std::ffi::{OsStr, OsString};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -11,6 +11,7 @@ use tokio::io::AsyncReadExt;
 use tokio::process::Command;
 
 use super::error::DemoError;
+use crate::child::find::is_executable;
 
 /// Where a codex may be.
 pub(super) struct Search<'a> {
@@ -46,7 +47,7 @@ impl Search<'_> {
         if let Some(codex) = self.codex {
             // Links are kept: what they lead to may look at the name that it was called by.
             return match std::path::absolute(codex) {
-                Ok(whole) if is_program(&whole).await => Ok(Found::Here(whole)),
+                Ok(whole) if is_executable(&whole) => Ok(Found::Here(whole)),
                 _ => Err(DemoError::CodexMissing {
                     path: codex.to_owned(),
                 }),
@@ -57,7 +58,7 @@ impl Search<'_> {
         }
         let dir = self.cache.join(FOLDER);
         let installed = installed(&dir);
-        if is_program(&installed).await {
+        if is_executable(&installed) {
             return Ok(Found::Here(installed));
         }
         let npm = self.on_path("npm").await;
@@ -76,7 +77,7 @@ impl Search<'_> {
             };
             if dir.is_absolute()
                 && Some((found.dev(), found.ino())) != own
-                && is_program(&candidate).await
+                && is_executable(&candidate)
             {
                 return Some(candidate);
             }
@@ -129,16 +130,11 @@ impl Fetch {
             Err(_) => return Err(failed(format!("no end within {NPM_DEADLINE:?}"), &said)),
         }
         let codex = installed(&self.dir);
-        if is_program(&codex).await {
+        if is_executable(&codex) {
             return Ok(codex);
         }
         Err(failed("it left no codex behind".to_owned(), &said))
     }
-}
-
-async fn is_program(path: &Path) -> bool {
-    let found = fs::metadata(path).await;
-    found.is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }
 
 fn installed(dir: &Path) -> PathBuf {
@@ -157,6 +153,8 @@ const MAX_SAID_BYTES: u64 = 4096;
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     fn program(path: &Path) {
