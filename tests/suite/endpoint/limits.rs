@@ -37,13 +37,13 @@ async fn is_refused(codex: &mut Peer, words: &str) {
     assert!(body.contains(words), "{body}");
 }
 
-/// Reads a body that the relay passes on and answers it.
+/// Reads a body that the relay passes on and answers it; each body comes on a connection of its own.
 async fn takes(upstream: &mut Peer, size: usize) -> Vec<u8> {
     let head = upstream.head().await.to_lowercase();
     assert!(head.contains(&format!("content-length: {size}")), "{head}");
     let body = upstream.exactly(size).await;
     upstream
-        .write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        .write(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
         .await;
     body
 }

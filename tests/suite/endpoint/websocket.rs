@@ -2,7 +2,9 @@
 
 use serde_json::Value;
 
+use crate::support::eventually;
 use crate::support::mirror::{Mirror, SOUL, masked, of_child, of_turn, request, unmasked};
+use crate::support::processes::descriptors;
 
 async fn mirror() -> Mirror {
     let mut mirror = Mirror::start().await;
@@ -168,6 +170,7 @@ async fn close_codes_and_last_frames_arrive() {
 #[tokio::test]
 async fn codex_that_is_gone_ends_an_upload_that_the_upstream_does_not_take() {
     let mirror = mirror().await;
+    let before = descriptors(mirror.client.pid());
     let (mut codex, mut upstream, _) = mirror.socket("", "").await;
     let message = request(
         &of_child(),
@@ -176,6 +179,11 @@ async fn codex_that_is_gone_ends_an_upload_that_the_upstream_does_not_take() {
     codex.write(&masked(0x81, message.as_bytes())).await;
     upstream.frame().await;
     drop(codex);
+    // The upstream reads on only once the relay has let go of both ends.
+    eventually("the connections are shut", || {
+        (descriptors(mirror.client.pid()) <= before).then_some(())
+    })
+    .await;
     let rest = upstream.rest().await;
     assert!(
         rest.len() < message.len() / 2,

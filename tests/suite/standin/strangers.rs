@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 
 use nix::sys::signal::Signal;
 use serde_json::json;
@@ -12,6 +11,7 @@ use tokio::process::Command;
 use tokio::time::timeout;
 
 use crate::support::client::Client;
+use crate::support::processes::descriptors;
 use crate::support::standin::{ANSWERS, StandIn};
 use crate::support::{PATIENCE, eventually};
 
@@ -73,11 +73,6 @@ async fn another_user_is_cut_off_unread_even_with_the_secret() {
     assert_eq!(String::from_utf8_lossy(&other.stdout), "over\n");
     assert!(ask(address, &path).await.starts_with("HTTP/1.1 502 "));
     assert!(client.close().await.success());
-}
-
-fn descriptors(pid: u32) -> usize {
-    let folder = PathBuf::from(format!("/proc/{pid}/fd"));
-    fs::read_dir(folder).unwrap().count()
 }
 
 #[tokio::test]

@@ -86,6 +86,11 @@ pub(crate) fn peak_memory(pid: u32) -> u64 {
     kib.unwrap().parse::<u64>().unwrap() << 10
 }
 
+/// How many descriptors a process has open.
+pub(crate) fn descriptors(pid: u32) -> usize {
+    fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count()
+}
+
 /// Breaks the socket on which a process listens on a port, as nothing but a fault of the system would.
 pub(crate) fn shut_listener(pid: u32, port: u16) {
     let table = fs::read_to_string("/proc/net/tcp").unwrap();
