@@ -16,7 +16,7 @@
 //! | 2 | [`session`], [`lifecycle`] | what is remembered between messages, and between moments |
 //! | 3 | [`exchange`] | what becomes of one request to the model |
 //! | 4 | [`telemetry`], [`workspace`], [`upstream`], [`child`] | log, files, the way out, codex |
-//! | 5 | [`feed`] | where contexts come from |
+//! | 5 | [`budget`], [`feed`] | the memory for messages in flight; where contexts come from |
 //! | 6 | [`stdio`], [`relay`] | the drivers of the streams and of the private endpoint |
 //! | 7 | [`config`] | arguments and environment |
 //! | 8 | [`commands`] | the demo and its witnesses |
@@ -34,6 +34,7 @@
 
 pub mod app;
 pub mod base;
+pub mod budget;
 pub mod child;
 pub mod commands;
 pub mod config;

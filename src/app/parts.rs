@@ -5,7 +5,6 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
 use tokio::net::TcpListener;
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::sync::{mpsc, watch};
@@ -14,13 +13,13 @@ use tokio::task::{AbortHandle, JoinSet};
 use crate::base::ids::hex;
 use crate::base::limits::MAX_OWN_ANSWERS;
 use crate::base::secret::Secret;
+use crate::budget::share::Budget;
 use crate::child::codex::{Codex, Streams};
 use crate::child::command::{self, environment};
 use crate::child::find::{FindError, Found, find};
 use crate::config::settings::Settings;
 use crate::config::standin;
 use crate::exchange::admission::Gate;
-use crate::relay::budget::Budget;
 use crate::relay::listener::{self, Relay};
 use crate::session::eligibility::Ineligible;
 use crate::session::machine::{Config, Session};
@@ -29,9 +28,9 @@ use crate::stdio::errors;
 use crate::stdio::inbound::{Inbound, Side};
 use crate::stdio::outbound::{Outbound, OutboundEnd};
 use crate::stdio::pipe::Pipe;
-use crate::stdio::writer::{self, LineSender};
+use crate::stdio::writer::{self, OwnLines, Queued};
 use crate::upstream::client::Upstream;
-use crate::wire::redact::{Redactor, StreamRedactor};
+use crate::wire::redact::StreamRedactor;
 
 /// Why a relay can't start.
 #[derive(Debug, thiserror::Error)]
@@ -94,7 +93,7 @@ pub struct Parts {
     /// Tells the readers of codex's pipes that codex has ended.
     pub codex_gone: watch::Sender<bool>,
     /// For lines of our own at the end.
-    pub client: LineSender,
+    pub client: OwnLines,
     /// What is remembered.
     pub session: SharedSession,
 }
@@ -118,8 +117,9 @@ pub async fn start(settings: Settings, codex_args: Vec<OsString>) -> Result<Part
     }));
     let (codex, pipes) = start_codex(found, codex_args, &settings, this.as_deref()).await?;
     let (codex_gone, gone) = watch::channel(false);
-    let (client, lines) = writer::queue();
+    let (codex_lines, client, lines) = writer::queue();
     let (closings, closed) = watch::channel(0);
+    let budget = Budget::new();
     let (answer, answers) = mpsc::channel(MAX_OWN_ANSWERS);
     let mut streams = JoinSet::new();
     spawn_writer(&mut streams, lines);
@@ -128,24 +128,24 @@ pub async fn start(settings: Settings, codex_args: Vec<OsString>) -> Result<Part
         feed: settings.feed.clone(),
         client: client.clone(),
         answers,
+        budget: budget.clone(),
     };
     let inbound = spawn_inbound(&mut streams, inbound, pipes.stdin);
-    let outbound = Outbound {
-        session: session.clone(),
-        redactor: Redactor::new(&secret),
-        long_redactor: StreamRedactor::new(&secret),
-        client: client.clone(),
-        answers: answer,
-        batch: BytesMut::new(),
+    let outbound = Outbound::new(
+        session.clone(),
+        &secret,
+        codex_lines,
+        answer,
+        budget.clone(),
         closings,
-    };
+    );
     spawn_outbound(
         &mut streams,
         outbound,
         Pipe::new(pipes.stdout, gone.clone()),
     );
     spawn_errors(&mut streams, &secret, Pipe::new(pipes.stderr, gone));
-    let relay = spawn_relay((socket, closed), gate, session.clone(), settings);
+    let relay = spawn_relay((socket, closed), gate, session.clone(), budget, settings);
     Ok(Parts {
         codex,
         streams,
@@ -157,7 +157,7 @@ pub async fn start(settings: Settings, codex_args: Vec<OsString>) -> Result<Part
     })
 }
 
-fn spawn_writer(tasks: &mut JoinSet<Part>, lines: mpsc::Receiver<Bytes>) {
+fn spawn_writer(tasks: &mut JoinSet<Part>, lines: mpsc::Receiver<Queued>) {
     tasks.spawn(async move {
         if let Err(error) = writer::write_lines(lines, tokio::io::stdout()).await {
             tracing::debug!(%error, "the client reads no more");
@@ -232,6 +232,7 @@ fn spawn_relay(
     (socket, closed): (TcpListener, watch::Receiver<u64>),
     gate: Gate,
     session: SharedSession,
+    budget: Budget,
     settings: Settings,
 ) -> JoinSet<Part> {
     let mut tasks = JoinSet::new();
@@ -242,7 +243,7 @@ fn spawn_relay(
         destination: settings.destination,
         upstream: Upstream::new(settings.way_out),
         on_unrecognized: settings.on_unrecognized,
-        budget: Budget::new(),
+        budget,
     });
     if relay.destination.may_need_tls() {
         let relay = Arc::clone(&relay);

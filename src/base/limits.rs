@@ -130,8 +130,8 @@ pub const INSERTION_OVERHEAD_BYTES: usize = 64;
 /// The body of a refused handshake that is read to see what it says. / An error object, not a page.
 pub const MAX_REFUSAL_BODY_BYTES: usize = 65_536;
 
-/// Messages in flight that are read whole: bodies and WebSocket messages as they come. / Over it
-/// their senders wait.
+/// Messages in flight that are read whole: bodies and WebSocket messages as they come, and long
+/// lines of JSON-RPC. / Over it their senders wait.
 pub const MESSAGES_BUDGET_BYTES: usize = 88 * 1024 * 1024;
 
 /// Compressed bodies in flight, inflated. / A second pool behind the first: whoever has a place
@@ -140,6 +140,10 @@ pub const INFLATED_BUDGET_BYTES: usize = 40 * 1024 * 1024;
 
 /// Waiting for a place in a budget. / Codex itself waits longer for an answer.
 pub const BUDGET_DEADLINE: Duration = Duration::from_secs(30);
+
+/// The same for a line of JSON-RPC while another one has a place. / The two may wait for each other:
+/// a codex that answers a line while it reads it.
+pub const LINE_BUDGET_DEADLINE: Duration = Duration::from_millis(500);
 
 /// Refusals that wait for the end of a message to codex.
 pub const MAX_QUEUED_REFUSALS: usize = 16;
@@ -162,8 +166,19 @@ pub const LEAD_BYTES: usize = 4096;
 /// One read from a pipe.
 pub const PIPE_READ_BYTES: usize = 64 * 1024;
 
+/// A line that is no burden to the memory: longer ones count for the budget of messages in flight.
+pub const LIGHT_LINE_BYTES: usize = 1024 * 1024;
+
+/// What one line counts for at the most. / Beside it the largest model request still has its place:
+/// a client that doesn't read a long line must not stop the model.
+pub const MAX_LINE_SHARE_BYTES: usize = 48 * 1024 * 1024;
+
 /// Lines that wait for the client to read them. / Behind it the sender waits.
 pub const MAX_QUEUED_LINES: usize = 8;
+
+/// Lines of our own that wait for the client to read them. / So many requests it may have refused
+/// without reading, and still be heard.
+pub const MAX_QUEUED_OWN_LINES: usize = 64;
 
 /// Codex's answer to a request of our own. / It needs milliseconds; behind it the client's line
 /// goes on without.

@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use crate::base::limits::{CONNECT_DEADLINE, DRAIN_DEADLINE, MAX_BODY_BYTES};
-use crate::relay::budget::{Budget, Share};
+use crate::budget::share::{Budget, Share};
 
 /// Why a body wasn't read.
 #[derive(Debug)]

@@ -21,10 +21,10 @@ use tokio::time::sleep;
 use crate::base::limits::{
     ACCEPT_PAUSE, HEAD_DEADLINE, MAX_CONNECTIONS, MAX_HEAD_BYTES, MAX_HEADERS, MAX_STRANGERS,
 };
+use crate::budget::share::Budget;
 use crate::exchange::admission::Gate;
 use crate::exchange::plan::OnUnrecognized;
 use crate::feed::source::Feed;
-use crate::relay::budget::Budget;
 use crate::relay::http;
 use crate::relay::peer::Peers;
 use crate::session::shared::SharedSession;

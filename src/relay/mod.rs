@@ -1,7 +1,6 @@
 //! Floor 6: the drivers of the private endpoint.
 
 pub mod body;
-pub mod budget;
 pub mod down;
 pub mod http;
 pub mod judge;

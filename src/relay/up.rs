@@ -9,10 +9,10 @@ use crate::base::limits::{
     CLOSE_GRACE, FRAGMENT_BYTES, FRAME_READ_BYTES, MAX_MESSAGE_BYTES, MAX_UPSTREAM_MESSAGE_BYTES,
 };
 use crate::base::reason::Reason;
+use crate::budget::share::Share;
 use crate::exchange::body::Body;
 use crate::exchange::classify::Identity;
 use crate::exchange::refusal::{Measured, Refusal};
-use crate::relay::budget::Share;
 use crate::relay::judge::{Judged, judge};
 use crate::relay::listener::Relay;
 use crate::relay::websocket::Word;

@@ -13,13 +13,14 @@ use crate::base::ids::{Generation, RequestId};
 use crate::base::limits::{
     LEAD_BYTES, MAX_LINE_BYTES, OVERLOAD_PAUSE, OWN_ANSWER_DEADLINE, PIPE_READ_BYTES,
 };
+use crate::budget::share::{Budget, LineShare};
 use crate::exchange::refusal;
 use crate::feed::source::Feed;
 use crate::session::intercept::{Ask, ClientVerdict, Prepare};
 use crate::session::machine::{Denial, Remark, Session};
 use crate::session::own::{OwnAnswer, OwnId};
 use crate::session::shared::SharedSession;
-use crate::stdio::writer::LineSender;
+use crate::stdio::writer::OwnLines;
 use crate::wire::edit::pieces;
 use crate::wire::envelope::member;
 use crate::wire::lead::Lead;
@@ -33,9 +34,11 @@ pub struct Inbound {
     /// Where contexts come from.
     pub feed: Feed,
     /// The client, for answers of our own.
-    pub client: LineSender,
+    pub client: OwnLines,
     /// Codex's answers to requests of our own.
     pub answers: mpsc::Receiver<OwnAnswer>,
+    /// The memory for messages in flight.
+    pub budget: Budget,
 }
 
 /// Who ended a stream.
@@ -65,6 +68,7 @@ impl Inbound {
         let mut framer = LineFramer::new(MAX_LINE_BYTES + 1);
         let mut to = BufWriter::with_capacity(PIPE_READ_BYTES, to);
         let mut long = LongLine::Passed;
+        let mut share = LineShare::default();
         loop {
             framer.buffer().reserve(PIPE_READ_BYTES);
             let count = from.read_buf(framer.buffer()).await.unwrap_or(0);
@@ -72,6 +76,7 @@ impl Inbound {
                 if self.pass(piece, &mut long, &mut to).await.is_err() {
                     return Side::Codex;
                 }
+                share = LineShare::default();
             }
             if count == 0 {
                 break;
@@ -79,6 +84,7 @@ impl Inbound {
             if to.flush().await.is_err() {
                 return Side::Codex;
             }
+            self.budget.line(&mut share, framer.held()).await;
         }
         if let Some(last) = framer.finish() {
             let _ = self.pass(last, &mut long, &mut to).await;

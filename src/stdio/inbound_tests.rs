@@ -4,6 +4,7 @@ use tokio::task::JoinSet;
 use super::*;
 use crate::session::machine::{Config, Session};
 use crate::session::observe::CodexVerdict;
+use crate::stdio::writer::queue;
 
 #[tokio::test]
 async fn overloaded_codex_is_asked_again() {
@@ -14,12 +15,13 @@ async fn overloaded_codex_is_asked_again() {
         own_prefix: "own-".to_owned(),
     }));
     let (answer, answers) = mpsc::channel(4);
-    let (client, _lines) = mpsc::channel(4);
+    let (_codex, client, _lines) = queue();
     let inbound = Inbound {
         session: session.clone(),
         feed: Feed::Nobody,
         client,
         answers,
+        budget: Budget::new(),
     };
     let (mut from_client, stdin) = duplex(4096);
     let (to_codex, mut codex) = duplex(4096);

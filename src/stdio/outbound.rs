@@ -4,33 +4,38 @@ use bytes::{Bytes, BytesMut};
 use tokio::io::AsyncRead;
 use tokio::sync::{mpsc, watch};
 
-use crate::base::limits::{MAX_LINE_BYTES, PIPE_READ_BYTES};
+use crate::base::limits::{LIGHT_LINE_BYTES, MAX_LINE_BYTES, PIPE_READ_BYTES};
+use crate::base::secret::Secret;
+use crate::budget::share::Budget;
 use crate::session::observe::CodexVerdict;
 use crate::session::own::OwnAnswer;
 use crate::session::shared::SharedSession;
 use crate::stdio::pipe::Pipe;
-use crate::stdio::writer::LineSender;
+use crate::stdio::writer::{CodexLines, Load};
 use crate::wire::edit::apply;
 use crate::wire::lines::{LineFramer, Piece};
 use crate::wire::redact::{Redactor, StreamRedactor};
 
-/// What the pump needs.
+/// The pump.
 #[derive(Debug)]
 pub struct Outbound {
     /// The session that learns.
-    pub session: SharedSession,
+    session: SharedSession,
     /// Takes our secret out of lines.
-    pub redactor: Redactor,
+    redactor: Redactor,
     /// Takes our secret out of lines that come in parts.
-    pub long_redactor: StreamRedactor,
-    /// The client.
-    pub client: LineSender,
+    long_redactor: StreamRedactor,
+    client: CodexLines,
     /// Whoever waits for answers to requests of our own.
-    pub answers: mpsc::Sender<OwnAnswer>,
-    /// Short lines on their way to the client; empty at first.
-    pub batch: BytesMut,
+    answers: mpsc::Sender<OwnAnswer>,
+    /// Short lines on their way to the client.
+    batch: BytesMut,
+    /// The memory for messages in flight.
+    budget: Budget,
+    /// What the long line that is being read takes.
+    load: Option<Load>,
     /// Tells the private endpoint how often what runs had to end.
-    pub closings: watch::Sender<u64>,
+    closings: watch::Sender<u64>,
 }
 
 /// Why the pump ended.
@@ -43,6 +48,29 @@ pub enum OutboundEnd {
 }
 
 impl Outbound {
+    /// Makes a pump to `client`: `session` learns from each line, answers to requests of our own go
+    /// to `answers`, `secret` is taken out, and `closings` is told how often routes were closed.
+    pub fn new(
+        session: SharedSession,
+        secret: &Secret,
+        client: CodexLines,
+        answers: mpsc::Sender<OwnAnswer>,
+        budget: Budget,
+        closings: watch::Sender<u64>,
+    ) -> Self {
+        Self {
+            session,
+            redactor: Redactor::new(secret),
+            long_redactor: StreamRedactor::new(secret),
+            client,
+            answers,
+            batch: BytesMut::new(),
+            budget,
+            load: None,
+            closings,
+        }
+    }
+
     /// Passes lines on until `from` ends or the client reads no more.
     pub async fn pump<R: AsyncRead + Unpin>(mut self, mut from: Pipe<R>) -> OutboundEnd {
         let mut framer = LineFramer::new(MAX_LINE_BYTES + 1);
@@ -55,6 +83,7 @@ impl Outbound {
             if let Err(end) = self.send_batch().await {
                 return end;
             }
+            self.make_room(framer.held()).await;
         }
         if let Some(last) = framer.finish() {
             if let Err(end) = self.pass(last).await {
@@ -116,11 +145,30 @@ impl Outbound {
         verdict
     }
 
+    /// Waits for the memory of a line that has grown to `bytes`; first until the client has the long
+    /// line before it, which may be for ever.
+    async fn make_room(&mut self, bytes: usize) {
+        if bytes <= LIGHT_LINE_BYTES {
+            return;
+        }
+        let mut load = match self.load.take() {
+            Some(load) => load,
+            None => self.client.load().await,
+        };
+        self.budget.line(&mut load.share, bytes).await;
+        self.load = Some(load);
+    }
+
     /// Sends a line to the client: a short one together with those that came in the same read.
     async fn send(&mut self, line: Bytes) -> Result<(), OutboundEnd> {
         if line.len() > PIPE_READ_BYTES / 4 {
             self.send_batch().await?;
-            return self.client.send(line).await.map_err(|_| OutboundEnd::Over);
+            let mut load = self.load.take_if(|_| line.len() > LIGHT_LINE_BYTES);
+            if let Some(load) = &mut load {
+                load.share.shrink_to(line.len());
+            }
+            let pushed = self.client.send(line, load).await;
+            return pushed.map_err(|_| OutboundEnd::Over);
         }
         self.batch.extend_from_slice(&line);
         if self.batch.len() >= PIPE_READ_BYTES {
@@ -134,6 +182,7 @@ impl Outbound {
             return Ok(());
         }
         let batch = self.batch.split().freeze();
-        self.client.send(batch).await.map_err(|_| OutboundEnd::Over)
+        let pushed = self.client.send(batch, None).await;
+        pushed.map_err(|_| OutboundEnd::Over)
     }
 }

@@ -43,6 +43,11 @@ impl LineFramer {
         &mut self.buffer
     }
 
+    /// Bytes of a line that has not come to its end.
+    pub fn held(&self) -> usize {
+        self.buffer.len()
+    }
+
     /// Takes the next piece; `None` when more bytes are needed.
     pub fn next_piece(&mut self) -> Option<Piece> {
         let unseen = self.buffer.get(self.scanned..).unwrap_or_default();

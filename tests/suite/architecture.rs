@@ -18,6 +18,7 @@ const FLOORS: &[(&str, u8)] = &[
     ("workspace", 4),
     ("upstream", 4),
     ("child", 4),
+    ("budget", 5),
     ("feed", 5),
     ("stdio", 6),
     ("relay", 6),

@@ -1,0 +1,178 @@
+//! The memory for messages in flight: one budget for all, over which senders wait.
+
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+
+use crate::base::limits::{
+    BUDGET_DEADLINE, INFLATED_BUDGET_BYTES, LIGHT_LINE_BYTES, LINE_BUDGET_DEADLINE, MAX_BODY_BYTES,
+    MAX_LINE_SHARE_BYTES, MESSAGES_BUDGET_BYTES,
+};
+
+/// Two pools, always taken in this order: messages as they come, then what they inflate to.
+///
+/// A message takes its share before its first byte is read, all of it at once: nobody holds a part
+/// and waits for the rest, so somebody always goes on. A line of JSON-RPC can't say its size: it takes
+/// more as it grows, and goes on without when it has waited long enough.
+#[derive(Clone, Debug)]
+pub struct Budget {
+    messages: Arc<Semaphore>,
+    inflated: Arc<Semaphore>,
+    /// Lines that have a share: one in each direction, and one that the client doesn't read.
+    lines: Arc<Semaphore>,
+}
+
+/// A share of the budget, given back when it is dropped.
+#[derive(Debug)]
+pub struct Share(OwnedSemaphorePermit);
+
+/// What a line of JSON-RPC takes of the budget while it grows and until it has gone on.
+#[derive(Debug, Default)]
+pub struct LineShare {
+    held: Option<OwnedSemaphorePermit>,
+    /// Counted by the budget.
+    mark: Option<OwnedSemaphorePermit>,
+    /// It has waited long enough for more.
+    is_given_up: bool,
+}
+
+/// Nothing was given back for [`BUDGET_DEADLINE`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the budget for messages in flight is used up")]
+pub struct Busy;
+
+impl Budget {
+    /// Starts with everything free.
+    pub fn new() -> Self {
+        let pool = |bytes: usize| Arc::new(Semaphore::new(bytes / UNIT_BYTES));
+        Self {
+            messages: pool(MESSAGES_BUDGET_BYTES),
+            inflated: pool(INFLATED_BUDGET_BYTES),
+            lines: Arc::new(Semaphore::new(MAX_LINES)),
+        }
+    }
+
+    /// Waits for the share of a message whose size is known, or may be anything up to the limit.
+    pub async fn message(&self, bytes: Option<usize>) -> Result<Share, Busy> {
+        take(&self.messages, bytes.unwrap_or(MAX_BODY_BYTES)).await
+    }
+
+    /// Waits for the share of what a compressed body may inflate to.
+    pub async fn inflated(&self) -> Result<Share, Busy> {
+        take(&self.inflated, MAX_BODY_BYTES).await
+    }
+
+    /// Makes room for a line that has grown to `bytes`, in steps of twice its size.
+    ///
+    /// Behind [`BUDGET_DEADLINE`], or [`LINE_BUDGET_DEADLINE`] where another line has a share, it goes
+    /// on without: both ends of a stream may wait for each other, and a line is never refused for
+    /// want of memory.
+    pub async fn line(&self, share: &mut LineShare, bytes: usize) {
+        if bytes <= LIGHT_LINE_BYTES || share.is_given_up {
+            return;
+        }
+        let wanted = units(bytes.next_power_of_two().min(MAX_LINE_SHARE_BYTES));
+        let held = share.held.as_ref();
+        let held = held.map_or(0, OwnedSemaphorePermit::num_permits);
+        let more = u32::try_from(wanted.saturating_sub(held)).unwrap_or(0);
+        if more == 0 {
+            return;
+        }
+        if share.mark.is_none() {
+            share.mark = Arc::clone(&self.lines).try_acquire_owned().ok();
+        }
+        let own = usize::from(share.mark.is_some());
+        let deadline = if self.lines.available_permits() + own < MAX_LINES {
+            LINE_BUDGET_DEADLINE
+        } else {
+            BUDGET_DEADLINE
+        };
+        let waiting = Arc::clone(&self.messages).acquire_many_owned(more);
+        match (timeout(deadline, waiting).await, &mut share.held) {
+            (Ok(Ok(permit)), Some(held)) => held.merge(permit),
+            (Ok(Ok(permit)), held @ None) => *held = Some(permit),
+            (Ok(Err(_)) | Err(_), _) => share.is_given_up = true,
+        }
+    }
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Share {
+    /// Gives back all but what `bytes` need.
+    pub fn shrink_to(&mut self, bytes: usize) {
+        let spare = self.0.num_permits().saturating_sub(units(bytes));
+        drop(self.0.split(spare));
+    }
+}
+
+impl LineShare {
+    /// Gives back all but what `bytes` need.
+    pub fn shrink_to(&mut self, bytes: usize) {
+        if let Some(held) = &mut self.held {
+            let spare = held.num_permits().saturating_sub(units(bytes));
+            drop(held.split(spare));
+        }
+    }
+}
+
+async fn take(pool: &Arc<Semaphore>, bytes: usize) -> Result<Share, Busy> {
+    let wanted = u32::try_from(units(bytes.min(MAX_BODY_BYTES))).unwrap_or(u32::MAX);
+    let waiting = Arc::clone(pool).acquire_many_owned(wanted);
+    match timeout(BUDGET_DEADLINE, waiting).await {
+        Ok(Ok(permit)) => Ok(Share(permit)),
+        Ok(Err(_)) | Err(_) => Err(Busy),
+    }
+}
+
+fn units(bytes: usize) -> usize {
+    bytes.div_ceil(UNIT_BYTES)
+}
+
+const MAX_LINES: usize = 3;
+
+/// Permits count KiB.
+const UNIT_BYTES: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn over_the_budget_senders_wait_until_something_is_given_back() {
+        let budget = Budget::new();
+        let mut first = budget.message(None).await.unwrap();
+        let _second = budget.message(None).await.unwrap();
+        assert_eq!(budget.message(None).await.err(), Some(Busy));
+        first.shrink_to(1);
+        assert!(budget.message(None).await.is_ok());
+        assert!(budget.inflated().await.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn long_line_takes_its_share_and_waits_for_no_one_for_ever() {
+        let budget = Budget::new();
+        let mut line = LineShare::default();
+        budget.line(&mut line, LIGHT_LINE_BYTES).await;
+        assert!(line.held.is_none());
+        budget.line(&mut line, MAX_LINE_SHARE_BYTES * 2).await;
+        // Beside it there is room for one message, not for two.
+        let first = budget.message(None).await.unwrap();
+        assert_eq!(budget.message(None).await.err(), Some(Busy));
+        let mut other = LineShare::default();
+        budget.line(&mut other, MAX_LINE_SHARE_BYTES).await;
+        assert!(other.held.is_none());
+        drop(first);
+        line.shrink_to(1024);
+        budget.line(&mut other, MAX_LINE_SHARE_BYTES).await;
+        assert!(other.held.is_none());
+        let mut next = LineShare::default();
+        budget.line(&mut next, MAX_LINE_SHARE_BYTES).await;
+        assert!(next.held.is_some());
+    }
+}
