@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
+use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
@@ -29,10 +30,21 @@ pub enum ReadError {
     },
 }
 
+/// A body that was read.
+#[derive(Debug)]
+pub struct Whole {
+    /// Its bytes.
+    pub bytes: Bytes,
+    /// The fields behind it, if there are any.
+    pub trailers: Option<HeaderMap>,
+    /// What it takes of the budget.
+    pub share: Share,
+}
+
 /// Reads a body of at most [`MAX_BODY_BYTES`], once there is room for it.
 ///
 /// One that is longer is read to its end and thrown away: codex listens only then.
-pub async fn read(mut body: Incoming, budget: &Budget) -> Result<(Bytes, Share), ReadError> {
+pub async fn read(mut body: Incoming, budget: &Budget) -> Result<Whole, ReadError> {
     let announced = body.size_hint().exact();
     if let Some(bytes) = announced.filter(|bytes| is_over(*bytes)) {
         drain(body).await;
@@ -44,10 +56,14 @@ pub async fn read(mut body: Incoming, budget: &Budget) -> Result<(Bytes, Share),
         return Err(ReadError::Busy);
     };
     let mut whole = BytesMut::with_capacity(expected.unwrap_or(0));
+    let mut trailers = None;
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(ReadError::Broken)?;
-        let Ok(data) = frame.into_data() else {
-            continue;
+        let data = match frame.map_err(ReadError::Broken)?.into_data() {
+            Ok(data) => data,
+            Err(other) => {
+                trailers = other.into_trailers().ok();
+                continue;
+            }
         };
         if whole.len() + data.len() > MAX_BODY_BYTES {
             let so_far = length(&whole) + length(&data);
@@ -58,7 +74,11 @@ pub async fn read(mut body: Incoming, budget: &Budget) -> Result<(Bytes, Share),
         whole.extend_from_slice(&data);
     }
     share.shrink_to(whole.len());
-    Ok((whole.freeze(), share))
+    Ok(Whole {
+        bytes: whole.freeze(),
+        trailers,
+        share,
+    })
 }
 
 /// Reads what a short body says: at most `max` bytes, none of one that is longer or doesn't come.
@@ -169,16 +189,19 @@ impl Body for Counted {
 #[derive(Debug)]
 pub struct Pieces {
     left: VecDeque<Bytes>,
+    trailers: Option<HeaderMap>,
     /// Given back when the last piece has gone, or the request has failed.
     _share: Share,
 }
 
 impl Pieces {
-    /// Sends `pieces` one after the other; `share` is what they take of the budget.
-    pub fn new(mut pieces: Vec<Bytes>, share: Share) -> Self {
+    /// Sends `pieces` one after the other, and `trailers` behind them; `share` is what they take of
+    /// the budget.
+    pub fn new(mut pieces: Vec<Bytes>, trailers: Option<HeaderMap>, share: Share) -> Self {
         pieces.retain(|piece| !piece.is_empty());
         Self {
             left: pieces.into(),
+            trailers,
             _share: share,
         }
     }
@@ -195,7 +218,8 @@ impl Body for Pieces {
         // In parts: a connection takes the next one when it has room, and until then the share
         // stands for what is still here.
         let Some(first) = self.left.front_mut() else {
-            return Poll::Ready(None);
+            let trailers = self.trailers.take();
+            return Poll::Ready(trailers.map(|trailers| Ok(Frame::trailers(trailers))));
         };
         let part = first.split_to(first.len().min(PART_BYTES));
         if first.is_empty() {
@@ -205,11 +229,35 @@ impl Body for Pieces {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.left.is_empty()
+        self.left.is_empty() && self.trailers.is_none()
     }
 
     fn size_hint(&self) -> SizeHint {
+        if self.trailers.is_some() {
+            // Only chunks can have fields behind them.
+            return SizeHint::default();
+        }
         SizeHint::with_exact(self.left.iter().map(length).sum())
+    }
+}
+
+/// The body of a response that has none but says how long it would be: 304 and the like.
+#[derive(Debug)]
+pub struct Claimed(pub u64);
+
+impl Body for Claimed {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Ready(None)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.0)
     }
 }
 

@@ -20,7 +20,7 @@ use crate::exchange::admission::Subject;
 use crate::exchange::body::Body;
 use crate::exchange::classify::Identity;
 use crate::exchange::refusal::{Measured, Refusal};
-use crate::relay::body::{Counted, Pieces, ReadError, drain, read};
+use crate::relay::body::{Claimed, Counted, Pieces, ReadError, Whole, drain, read};
 use crate::relay::judge::{Judged, judge};
 use crate::relay::listener::{Pump, Relay};
 use crate::relay::upgrade::{tunnel, upgrade};
@@ -148,7 +148,11 @@ async fn model_request(
             return Err(refusal);
         }
     };
-    let (wire, share) = read(body, &relay.budget)
+    let Whole {
+        bytes: wire,
+        trailers,
+        share,
+    } = read(body, &relay.budget)
         .await
         .map_err(|error| match error {
             ReadError::TooLarge { bytes } => Refusal::too_large(Measured::Body, bytes),
@@ -162,7 +166,9 @@ async fn model_request(
     if headers.contains_key(CONTENT_LENGTH) {
         headers.insert(CONTENT_LENGTH, HeaderValue::from(size));
     }
-    let body = Pieces::new(pieces, share).map_err(never).boxed_unsync();
+    let body = Pieces::new(pieces, trailers, share)
+        .map_err(never)
+        .boxed_unsync();
     let response = onward.send(relay, body, Usage::Exchange, headers).await?;
     Ok(back(response))
 }
@@ -269,7 +275,17 @@ pub fn back(response: Response<Incoming>) -> Response<OutBody> {
     let (mut parts, body) = response.into_parts();
     parts.headers = end_to_end(&parts.headers);
     parts.version = http::Version::HTTP_11;
+    if parts.status == StatusCode::NOT_MODIFIED
+        && let Some(length) = length(&parts.headers)
+    {
+        let body = Claimed(length).map_err(never).boxed_unsync();
+        return Response::from_parts(parts, body);
+    }
     Response::from_parts(parts, body.map_err(Into::into).boxed_unsync())
+}
+
+fn length(headers: &HeaderMap) -> Option<u64> {
+    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
 /// The response that refuses a request in one plain line.

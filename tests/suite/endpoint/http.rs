@@ -52,10 +52,12 @@ async fn response_comes_back_as_it_was_sent() {
         codex.write(&mirror.head(method, "/x", "")).await;
         let mut upstream = mirror.accept().await;
         upstream.head().await;
-        let length = if method == "HEAD" { 77 } else { body.len() };
-        let length = match status.get(..3) {
-            Some("204" | "304") => String::new(),
-            _ => format!("Content-Length: {length}\r\n"),
+        let is_claim = method == "HEAD" || status.starts_with("304");
+        let length = if is_claim { 77 } else { body.len() };
+        let length = if status.starts_with("204") {
+            String::new()
+        } else {
+            format!("Content-Length: {length}\r\n")
         };
         let head = format!(
             "HTTP/1.1 {status}\r\nLocation: http://elsewhere.example/\r\nSet-Cookie: a\r\nSet-Cookie: b\r\n\
@@ -150,6 +152,29 @@ async fn trailers_pass_where_they_are_wanted() {
     assert_eq!(codex.exactly(6).await, b"1\r\na\r\n");
     let end = codex.head().await.to_lowercase();
     assert_eq!(end, "0\r\nx-end: 7\r\n\r\n");
+}
+
+#[tokio::test]
+async fn trailers_of_a_model_request_come_behind_it() {
+    let mut mirror = mirror().await;
+    let generation = mirror.turn("t", "u").await;
+    let injected = request(&of_turn("t", "u", &generation), "");
+    for body in [request(&of_child(), ""), injected] {
+        let mut codex = mirror.dial().await;
+        let headers = "Transfer-Encoding: chunked\r\nTrailer: x-end\r\n";
+        codex
+            .write(&mirror.head("POST", "/responses", headers))
+            .await;
+        let chunk = format!("{:x}\r\n{body}\r\n0\r\nx-end: 7\r\n\r\n", body.len());
+        codex.write(chunk.as_bytes()).await;
+        let mut upstream = mirror.accept().await;
+        let head = upstream.head().await.to_lowercase();
+        assert!(head.contains("trailer: x-end"), "{head}");
+        assert!(upstream.until(b"\r\n0\r\n").await.len() >= body.len());
+        assert_eq!(upstream.head().await.to_lowercase(), "x-end: 7\r\n\r\n");
+        upstream.write(OK).await;
+        assert!(codex.head().await.starts_with("HTTP/1.1 200 OK\r\n"));
+    }
 }
 
 #[tokio::test]

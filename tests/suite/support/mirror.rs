@@ -181,11 +181,16 @@ impl Peer {
 
     /// Reads a head, to its blank line.
     pub(crate) async fn head(&mut self) -> String {
-        let mut head = Vec::new();
-        while !head.ends_with(b"\r\n\r\n") {
-            head.push(self.exactly(1).await[0]);
+        String::from_utf8_lossy(&self.until(b"\r\n\r\n").await).into_owned()
+    }
+
+    /// Reads until these bytes have come.
+    pub(crate) async fn until(&mut self, end: &[u8]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        while !bytes.ends_with(end) {
+            bytes.push(self.exactly(1).await[0]);
         }
-        String::from_utf8_lossy(&head).into_owned()
+        bytes
     }
 
     /// Reads that many bytes.
