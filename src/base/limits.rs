@@ -148,6 +148,9 @@ pub const LINE_BUDGET_DEADLINE: Duration = Duration::from_millis(500);
 /// Refusals that wait for the end of a message to codex.
 pub const MAX_QUEUED_REFUSALS: usize = 16;
 
+/// Pings that are answered in codex's place and wait for a gap; one more goes to codex itself.
+pub const MAX_QUEUED_PINGS: usize = 8;
+
 /// From the end of one leg of a WebSocket to the end of the other.
 pub const CLOSE_GRACE: Duration = Duration::from_secs(5);
 

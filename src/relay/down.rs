@@ -1,19 +1,24 @@
 //! From the upstream to codex: frames as they come, counted; words of our own between messages.
+//!
+//! A ping that comes while codex is in the middle of a frame doesn't go to it: the other pump answers.
 
-use bytes::BytesMut;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use std::sync::atomic::Ordering;
+
+use bytes::{Bytes, BytesMut};
+use tokio::io::{self, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 
 use crate::base::limits::{FRAME_READ_BYTES, MAX_MESSAGE_BYTES};
-use crate::relay::websocket::Word;
+use crate::relay::websocket::{Answering, Word};
 use crate::wire::frames::{FrameHead, OpCode, Parsed};
 
 /// The pump towards codex.
 #[derive(Debug)]
-pub struct Down<R, W> {
+pub struct Down<'a, R, W> {
     from: R,
     to: W,
     words: mpsc::Receiver<Word>,
+    answering: Answering<'a>,
     buffer: BytesMut,
     track: Track,
 }
@@ -30,13 +35,14 @@ struct Track {
     is_over: bool,
 }
 
-impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Down<R, W> {
+impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Down<'a, R, W> {
     /// Passes frames of `from` on to `to`.
-    pub fn new(from: R, to: W, words: mpsc::Receiver<Word>) -> Self {
+    pub fn new(from: R, to: W, words: mpsc::Receiver<Word>, answering: Answering<'a>) -> Self {
         Self {
             from,
             to,
             words,
+            answering,
             buffer: BytesMut::new(),
             track: Track::default(),
         }
@@ -52,9 +58,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Down<R, W> {
                     if !read.is_ok_and(|count| count > 0) {
                         break;
                     }
-                    let whole = self.track.advance(&self.buffer);
-                    let passing = self.buffer.split_to(whole);
-                    if self.to.write_all(&passing).await.is_err() || self.to.flush().await.is_err() {
+                    if self.pass_on().await.is_err() {
                         return;
                     }
                     if self.track.is_over {
@@ -78,6 +82,26 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Down<R, W> {
         let _ = self.to.shutdown().await;
     }
 
+    /// Passes what may pass of the buffer.
+    async fn pass_on(&mut self) -> io::Result<()> {
+        loop {
+            let is_stuck = self.answering.is_mid_frame.load(Ordering::Relaxed);
+            let pings = if is_stuck { Pings::Held } else { Pings::Passed };
+            let whole = self.track.advance(&self.buffer, pings);
+            let passing = self.buffer.split_to(whole);
+            self.to.write_all(&passing).await?;
+            let Some((size, payload)) = held_ping(&self.buffer).filter(|_| is_stuck) else {
+                return self.to.flush().await;
+            };
+            let ping = self.buffer.split_to(size);
+            let payload = Bytes::copy_from_slice(ping.get(payload..).unwrap_or_default());
+            if self.answering.pings.try_send(payload).is_err() {
+                // Between two frames of the upstream, where control frames may stand.
+                self.to.write_all(&ping).await?;
+            }
+        }
+    }
+
     /// Ends the connection with a close of our own, behind which no data may come.
     async fn close(mut self, reason: &str) {
         let _ = self.to.write_all(&close_frame(reason)).await;
@@ -92,8 +116,8 @@ impl Track {
     }
 
     /// Follows the frames in `bytes` and says how many bytes may pass: all but a head that isn't
-    /// whole, and none of a message that is over the bound.
-    fn advance(&mut self, bytes: &[u8]) -> usize {
+    /// whole, none of a message that is over the bound, and no ping that is held.
+    fn advance(&mut self, bytes: &[u8], pings: Pings) -> usize {
         let mut at = 0;
         loop {
             let rest = bytes.get(at..).unwrap_or_default();
@@ -119,10 +143,36 @@ impl Track {
                     return at;
                 }
             }
+            if is_answerable(&head) && pings == Pings::Held {
+                return at;
+            }
             at += size;
             self.left = head.length;
         }
     }
+}
+
+/// What becomes of pings of the upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pings {
+    /// They stop the stream until they are taken out.
+    Held,
+    Passed,
+}
+
+/// The size of the ping that `bytes` begin with, and where its payload starts; `None` where it isn't
+/// whole, or no ping that codex would take.
+fn held_ping(bytes: &[u8]) -> Option<(usize, usize)> {
+    let Parsed::Head { head, size } = FrameHead::parse(bytes) else {
+        return None;
+    };
+    let whole = size.checked_add(usize::try_from(head.length).ok()?)?;
+    (is_answerable(&head) && bytes.len() >= whole).then_some((whole, size))
+}
+
+/// Whether it is a ping as servers send it; what else calls itself one is codex's to judge.
+fn is_answerable(head: &FrameHead) -> bool {
+    head.opcode == OpCode::Ping && head.mask.is_none() && head.reserved == 0
 }
 
 fn text_frame(text: &str) -> Vec<u8> {

@@ -1,3 +1,5 @@
+use std::sync::atomic::AtomicBool;
+
 use super::*;
 
 fn frame(fin: bool, opcode: OpCode, payload: &[u8]) -> Vec<u8> {
@@ -27,7 +29,7 @@ fn boundaries_are_found_however_the_stream_is_cut() {
         let mut passed = 0;
         for chunk in stream.chunks(step) {
             held.extend_from_slice(chunk);
-            let count = track.advance(&held);
+            let count = track.advance(&held, Pings::Passed);
             passed += count;
             held.drain(..count);
             if track.at_boundary() && held.is_empty() && passed > 0 {
@@ -55,22 +57,30 @@ fn message_at_the_bound_passes_and_one_above_does_not() {
     };
     let limit = MAX_MESSAGE_BYTES as u64;
     let mut track = Track::default();
-    track.advance(&head(true, OpCode::Text, limit));
+    track.advance(&head(true, OpCode::Text, limit), Pings::Passed);
     assert!(!track.is_over);
     let mut track = Track::default();
     let over = head(true, OpCode::Binary, limit + 1);
-    assert_eq!((track.advance(&over), track.is_over), (0, true));
+    assert_eq!(
+        (track.advance(&over, Pings::Passed), track.is_over),
+        (0, true)
+    );
     let mut track = Track::default();
     let first = [head(false, OpCode::Text, 1), vec![b'x']].concat();
-    assert_eq!(track.advance(&first), first.len());
-    track.advance(&head(true, OpCode::Continuation, limit));
+    assert_eq!(track.advance(&first, Pings::Passed), first.len());
+    track.advance(&head(true, OpCode::Continuation, limit), Pings::Passed);
     assert!(track.is_over);
 }
 
 #[tokio::test]
 async fn refusal_waits_for_the_end_of_a_message() {
-    let (mut upstream, from) = tokio::io::duplex(1024);
-    let (to, mut codex) = tokio::io::duplex(1024);
+    let is_mid_frame = AtomicBool::new(false);
+    let answering = Answering {
+        is_mid_frame: &is_mid_frame,
+        pings: mpsc::channel(1).0,
+    };
+    let (mut upstream, from) = io::duplex(1024);
+    let (to, mut codex) = io::duplex(1024);
     let (say, words) = mpsc::channel(1);
     say.send(Word::Text("no".to_owned())).await.unwrap();
     let first = frame(false, OpCode::Text, b"ab");
@@ -81,7 +91,7 @@ async fn refusal_waits_for_the_end_of_a_message() {
             is_open: true,
             ..Track::default()
         },
-        ..Down::new(from, to, words)
+        ..Down::new(from, to, words, answering)
     };
     let feed = async {
         let mut seen = vec![0; first.len()];

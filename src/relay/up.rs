@@ -1,5 +1,7 @@
 //! From codex to the upstream: messages are read whole and judged, control frames pass at once.
 
+use std::sync::atomic::Ordering;
+
 use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
@@ -15,7 +17,7 @@ use crate::exchange::classify::Identity;
 use crate::exchange::refusal::{Measured, Refusal};
 use crate::relay::judge::{Judged, judge};
 use crate::relay::listener::Relay;
-use crate::relay::websocket::Word;
+use crate::relay::websocket::{Stuck, Word};
 use crate::wire::frames::{FrameHead, MAX_HEAD_BYTES, OpCode, Parsed, apply_mask};
 
 /// The pump towards the upstream.
@@ -25,6 +27,7 @@ pub struct Up<'a, R, W> {
     from: R,
     to: W,
     say: mpsc::Sender<Word>,
+    stuck: Stuck<'a>,
     buffer: BytesMut,
     message: Message,
 }
@@ -53,12 +56,19 @@ struct Message {
 
 impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Up<'a, R, W> {
     /// Passes frames of `from` on to `to`; what codex must hear goes to `say`.
-    pub fn new(relay: &'a Relay, from: R, to: W, say: mpsc::Sender<Word>) -> Self {
+    pub fn new(
+        relay: &'a Relay,
+        from: R,
+        to: W,
+        say: mpsc::Sender<Word>,
+        stuck: Stuck<'a>,
+    ) -> Self {
         Self {
             relay,
             from,
             to,
             say,
+            stuck,
             buffer: BytesMut::new(),
             message: Message::default(),
         }
@@ -89,7 +99,9 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Up<'a, R, W> {
             _ => return Err(End::CodexGone),
         };
         self.message.opcode = Some(opcode);
+        self.is_mid_frame(true);
         self.collect(&head).await?;
+        self.is_mid_frame(false);
         if head.fin {
             return self.judge(opcode).await;
         }
@@ -115,6 +127,39 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Up<'a, R, W> {
             Ok(count) if count > 0 => Ok(()),
             Ok(_) | Err(_) => Err(End::CodexGone),
         }
+    }
+
+    /// Waits for `work` between two frames to the upstream, and answers its pings meanwhile.
+    async fn answering<T>(
+        to: &mut W,
+        pings: &mut mpsc::Receiver<Bytes>,
+        work: impl Future<Output = T>,
+    ) -> Result<T, End> {
+        tokio::pin!(work);
+        loop {
+            tokio::select! {
+                done = &mut work => return Ok(done),
+                Some(payload) = pings.recv() => {
+                    let written = async {
+                        to.write_all(&pong(&payload)).await?;
+                        to.flush().await
+                    };
+                    written.await.map_err(|_| End::UpstreamGone)?;
+                }
+            }
+        }
+    }
+
+    /// Answers the pings that wait.
+    async fn answer_pings(&mut self) -> Result<(), End> {
+        while let Ok(payload) = self.stuck.pings.try_recv() {
+            self.write(&pong(&payload)).await?;
+        }
+        Ok(())
+    }
+
+    fn is_mid_frame(&self, is_it: bool) {
+        self.stuck.is_mid_frame.store(is_it, Ordering::Relaxed);
     }
 
     /// Takes up to `left` bytes of payload, at least one.
@@ -152,6 +197,14 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Up<'a, R, W> {
         let mut offset = 0;
         let mut left = head.length;
         while left > 0 {
+            if self.buffer.is_empty() {
+                self.buffer.reserve(FRAME_READ_BYTES);
+                let reading = self.from.read_buf(&mut self.buffer);
+                let read = Self::answering(&mut self.to, &mut self.stuck.pings, reading).await?;
+                if !read.is_ok_and(|count| count > 0) {
+                    return Err(End::CodexGone);
+                }
+            }
             let mut part = self.payload(left).await?;
             left -= u64::try_from(part.len()).unwrap_or(0);
             if fits {
@@ -169,7 +222,9 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Up<'a, R, W> {
         let length = usize::try_from(head.length).unwrap_or(MAX_MESSAGE_BYTES);
         if self.message.share.is_none() {
             let size = head.fin.then_some(length);
-            let Ok(share) = self.relay.budget.message(size).await else {
+            let waiting = self.relay.budget.message(size);
+            let share = Self::answering(&mut self.to, &mut self.stuck.pings, waiting).await?;
+            let Ok(share) = share else {
                 refuse(&self.say, &Refusal::new(Reason::Busy)).await?;
                 return Err(End::UpstreamGone);
             };
@@ -268,9 +323,13 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Up<'a, R, W> {
             apply_mask(frame.get_mut(start..).unwrap_or_default(), key, 0);
             self.write_watching(&frame, left == 0).await?;
             if left == 0 {
+                self.is_mid_frame(false);
                 return self.flush().await;
             }
             self.pass_control_frames().await?;
+            // Codex may be in the middle of its next message, which isn't read yet.
+            self.is_mid_frame(!self.buffer.is_empty());
+            self.answer_pings().await?;
             opcode = OpCode::Continuation;
         }
     }
@@ -329,6 +388,23 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Up<'a, R, W> {
     async fn flush(&mut self) -> Result<(), End> {
         self.to.flush().await.map_err(|_| End::UpstreamGone)
     }
+}
+
+/// The answer to a ping, as a client sends it.
+fn pong(payload: &[u8]) -> Vec<u8> {
+    let mut key = [0; 4];
+    let _ = getrandom::fill(&mut key);
+    let mut frame = Vec::with_capacity(payload.len() + MAX_HEAD_BYTES);
+    let length = u64::try_from(payload.len()).unwrap_or(0);
+    FrameHead {
+        mask: Some(key),
+        ..FrameHead::last(OpCode::Pong, length)
+    }
+    .encode(&mut frame);
+    let start = frame.len();
+    frame.extend_from_slice(payload);
+    apply_mask(frame.get_mut(start..).unwrap_or_default(), key, 0);
+    frame
 }
 
 /// Tells codex, on the other pump, that its message goes no further.

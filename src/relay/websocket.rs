@@ -1,12 +1,15 @@
 //! One WebSocket: frames both ways until one leg ends.
 
+use std::sync::atomic::AtomicBool;
+
+use bytes::Bytes;
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use tokio::io::split;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use crate::base::limits::{CLOSE_GRACE, MAX_QUEUED_REFUSALS};
+use crate::base::limits::{CLOSE_GRACE, MAX_QUEUED_PINGS, MAX_QUEUED_REFUSALS};
 use crate::relay::down::Down;
 use crate::relay::listener::Relay;
 use crate::relay::up::{End, Up};
@@ -20,13 +23,52 @@ pub enum Word {
     Text(String),
 }
 
+/// Codex's side of pings that it can't answer, because it is in the middle of a frame that it
+/// sends: a pong would have to wait for its end.
+#[derive(Debug)]
+pub struct Stuck<'a> {
+    /// Told to the other pump.
+    pub is_mid_frame: &'a AtomicBool,
+    /// The payloads of pings to answer in codex's place.
+    pub pings: mpsc::Receiver<Bytes>,
+}
+
+/// The upstream's side of the same.
+#[derive(Debug)]
+pub struct Answering<'a> {
+    /// Whether codex can't answer.
+    pub is_mid_frame: &'a AtomicBool,
+    /// Where pings go then.
+    pub pings: mpsc::Sender<Bytes>,
+}
+
 /// Passes frames both ways until one leg ends.
 pub async fn pass(relay: &Relay, codex: Upgraded, upstream: Upgraded) {
     let (from_codex, to_codex) = split(TokioIo::new(codex));
     let (from_upstream, to_upstream) = split(TokioIo::new(upstream));
     let (say, words) = mpsc::channel(MAX_QUEUED_REFUSALS);
-    let up = Up::new(relay, from_codex, to_upstream, say).run();
-    let down = Down::new(from_upstream, to_codex, words).run();
+    let (ping, pings) = mpsc::channel::<Bytes>(MAX_QUEUED_PINGS);
+    let is_mid_frame = AtomicBool::new(false);
+    let up = Up::new(
+        relay,
+        from_codex,
+        to_upstream,
+        say,
+        Stuck {
+            is_mid_frame: &is_mid_frame,
+            pings,
+        },
+    );
+    let down = Down::new(
+        from_upstream,
+        to_codex,
+        words,
+        Answering {
+            is_mid_frame: &is_mid_frame,
+            pings: ping,
+        },
+    );
+    let (up, down) = (up.run(), down.run());
     tokio::pin!(up, down);
     let ended = tokio::select! {
         end = &mut up => Some(end),

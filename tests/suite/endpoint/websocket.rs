@@ -101,6 +101,30 @@ async fn pong_passes_while_a_long_message_goes_up() {
 }
 
 #[tokio::test]
+async fn ping_is_answered_while_codex_is_in_the_middle_of_a_frame() {
+    let mirror = mirror().await;
+    let (mut codex, mut upstream, _) = mirror.socket("", "").await;
+    let message = request(&of_child(), "");
+    let frame = masked(0x81, message.as_bytes());
+    let (first, rest) = frame.split_at(frame.len() / 2);
+    // Behind a message, so that the relay has surely read the half.
+    codex
+        .write(&[&masked(0x82, b"before"), first].concat())
+        .await;
+    assert_eq!(upstream.frame().await, (0x82, b"before".to_vec()));
+    for payload in [&b""[..], &[7; 125]] {
+        upstream.write(&unmasked(0x89, payload)).await;
+        assert_eq!(upstream.frame().await, (0x8A, payload.to_vec()));
+    }
+    upstream.write(&unmasked(0x81, b"for codex")).await;
+    assert_eq!(codex.frame().await, (0x81, b"for codex".to_vec()));
+    codex.write(rest).await;
+    assert_eq!(upstream.message().await, message.as_bytes());
+    upstream.write(&unmasked(0x89, b"again")).await;
+    assert_eq!(codex.frame().await, (0x89, b"again".to_vec()));
+}
+
+#[tokio::test]
 async fn nothing_comes_behind_a_close_of_ours() {
     let mirror = mirror().await;
     let (mut codex, mut upstream, _) = mirror.socket("", "").await;
