@@ -12,7 +12,7 @@ const URL: &str = "http://127.0.0.1:1/s/v1";
 
 struct Story {
     session: Session,
-    admitted: u8,
+    admitted: u32,
     /// The user's configuration, as codex tells it.
     config: &'static str,
 }
@@ -275,6 +275,23 @@ fn lines_of_codex_that_we_cannot_read_pass() {
     ] {
         assert_eq!(story.codex(line), CodexVerdict::Pass, "{line}");
     }
+}
+
+#[test]
+fn threads_that_are_being_opened_count() {
+    let mut story = Story::with_thread(true);
+    for id in 2..=crate::base::limits::MAX_THREADS {
+        let line = format!(r#"{{"id":{id},"method":"thread/start","params":{{}}}}"#);
+        assert!(story.client(&line, "").is_ok(), "{id}");
+    }
+    let over = r#"{"id":"over","method":"thread/start","params":{}}"#;
+    let busy = story.client(over, "");
+    assert!(matches!(busy, Err(Denial::Busy { .. })), "{busy:?}");
+    let known = r#"{"id":"k","method":"thread/resume","params":{"threadId":"t"}}"#;
+    assert!(story.client(known, "").is_ok());
+    story.codex(r#"{"id":2,"error":{"code":-32600,"message":"no"}}"#);
+    story.codex(r#"{"id":"k","result":{"thread":{"id":"t"}}}"#);
+    assert!(story.client(over, "").is_ok());
 }
 
 #[test]

@@ -59,6 +59,11 @@ impl<T> Pending<T> {
         }
     }
 
+    /// How many open requests mean something like this.
+    pub fn count(&self, is_one: impl Fn(&T) -> bool) -> usize {
+        self.open.values().flatten().filter(|it| is_one(it)).count()
+    }
+
     /// Whether one more request would be too many.
     pub fn is_full(&self) -> bool {
         self.count >= self.capacity
@@ -104,6 +109,7 @@ mod tests {
         assert!(pending.try_note(id("1"), "second"));
         assert!(pending.try_note(id("\"1\""), "text"));
         assert!(!pending.try_note(id("2"), "over"));
+        assert_eq!(pending.count(|it| *it != "text"), 2);
         assert_eq!(pending.answered(&id("1")), Some("first"));
         assert_eq!(pending.answered(&id("1")), Some("second"));
         assert_eq!(pending.answered(&id("1")), None);

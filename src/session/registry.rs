@@ -65,9 +65,9 @@ impl Registry {
         }
     }
 
-    /// Whether one more thread would be too many.
-    pub fn is_full(&self) -> bool {
-        self.threads.len() >= MAX_THREADS
+    /// How many more threads there is room for.
+    pub fn room(&self) -> usize {
+        MAX_THREADS.saturating_sub(self.threads.len())
     }
 
     /// Notes a thread that codex started, resumed or forked for the client.

@@ -68,7 +68,12 @@ impl Session {
         request: Request,
         member: RelayMember,
     ) -> ClientVerdict {
-        if self.registry.is_full() {
+        // Those that are being opened count: a client may send many before it reads an answer.
+        let is_opening = |meaning: &Meaning| matches!(meaning, Meaning::Thread { .. });
+        let is_known = way == ThreadWay::Resume
+            && member_text(line, &request.params, &["threadId"])
+                .is_some_and(|id| self.registry.find(&id).is_some());
+        if !is_known && self.registry.room() <= self.pending.count(is_opening) {
             let denial = Denial::Busy {
                 what: "threads are open",
                 limit: MAX_THREADS,
