@@ -205,6 +205,25 @@ async fn message_of_the_upstream_at_the_limit_passes_and_one_over_closes() {
     assert_eq!((first, &payload[..2]), (0x88, &1009_u16.to_be_bytes()[..]));
 }
 
+/// Clients that have read the head of a long response, and nothing behind it.
+async fn slow_readers(mirror: &Mirror) -> Vec<Peer> {
+    let mut slow = Vec::new();
+    for _ in 0..8 {
+        let mut codex = mirror.dial().await;
+        codex.write(&mirror.head("GET", "/models", "")).await;
+        let mut upstream = mirror.accept().await;
+        upstream.head().await;
+        tokio::spawn(async move {
+            let head = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 30000000\r\n\r\n";
+            upstream.write(head.as_bytes()).await;
+            upstream.write(&vec![b'y'; 30_000_000]).await;
+        });
+        assert!(codex.head().await.starts_with("HTTP/1.1 200 "));
+        slow.push(codex);
+    }
+    slow
+}
+
 #[tokio::test]
 async fn many_large_messages_wait_for_their_turn_in_bounded_memory() {
     let mirror = mirror().await;
@@ -215,6 +234,8 @@ async fn many_large_messages_wait_for_their_turn_in_bounded_memory() {
     for _ in 0..64 {
         sockets.push(mirror.socket("", "").await);
     }
+    // Eight readers that read nothing yet of 240 MB.
+    let slow = slow_readers(&mirror).await;
     // Eight senders, four of each kind, at an upstream that doesn't read yet: 240 MB.
     let mut senders = JoinSet::new();
     for _ in 0..4 {
@@ -259,6 +280,9 @@ async fn many_large_messages_wait_for_their_turn_in_bounded_memory() {
     }
     while let Some(done) = senders.join_next().await {
         done.unwrap();
+    }
+    for mut codex in slow {
+        assert_eq!(codex.exactly(30_000_000).await.last(), Some(&b'y'));
     }
     let peak = peak_memory(mirror.client.pid()) - before;
     assert!(peak <= 128 * 1024 * 1024, "{peak} bytes at the most");
