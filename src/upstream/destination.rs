@@ -27,6 +27,9 @@ pub enum BaseError {
     /// It is plain http to another machine.
     #[error("is plain http to {0:?}, which is not a loopback address; use https")]
     PlainHttp(String),
+    /// Its port is none.
+    #[error("has the port {0:?}, expected a number from 1 to 65535")]
+    Port(String),
     /// It has a query: paths are put behind the URL.
     #[error("has a query or a fragment, which an upstream can't have")]
     Query,
@@ -57,6 +60,11 @@ impl Base {
         };
         if authority.as_str().contains('@') {
             return Err(BaseError::UserInfo);
+        }
+        let port = authority.as_str().strip_prefix(authority.host());
+        let port = port.unwrap_or_default().trim_start_matches(':');
+        if !port.is_empty() && !port.parse::<u16>().is_ok_and(|port| port > 0) {
+            return Err(BaseError::Port(port.to_owned()));
         }
         let path = parts
             .path_and_query
@@ -113,7 +121,9 @@ impl Base {
 impl Destination {
     /// The upstream for a request with `headers`: a ChatGPT account shows in its own header.
     pub fn choose(&self, headers: &HeaderMap) -> Base {
-        self.of_account(headers.contains_key(CHATGPT_ACCOUNT))
+        let account = headers.get(CHATGPT_ACCOUNT);
+        // An empty id is none.
+        self.of_account(account.is_some_and(|id| !id.as_bytes().trim_ascii().is_empty()))
     }
 
     /// The upstream for an account: one of ChatGPT, or an API key.
@@ -163,6 +173,8 @@ mod tests {
             let base = Destination::ByAccount.choose(headers);
             base.join("/responses?a=%2F").unwrap().to_string()
         };
+        assert_eq!(url(&headers), "https://api.openai.com/v1/responses?a=%2F");
+        headers.insert(CHATGPT_ACCOUNT, " ".parse().unwrap());
         assert_eq!(url(&headers), "https://api.openai.com/v1/responses?a=%2F");
         headers.insert(CHATGPT_ACCOUNT, "acc".parse().unwrap());
         assert_eq!(
@@ -215,6 +227,11 @@ mod tests {
                 BaseError::PlainHttp("127.0.0.1.evil.example".to_owned()),
             ),
             ("https://u:p@h", BaseError::UserInfo),
+            ("https://h:0", BaseError::Port("0".to_owned())),
+            (
+                "https://[::1]:99999/v1",
+                BaseError::Port("99999".to_owned()),
+            ),
             ("https://h/v1?a=b", BaseError::Query),
             ("https://h/v1#a", BaseError::Query),
         ] {
