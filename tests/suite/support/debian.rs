@@ -41,9 +41,13 @@ fn unpacked(package: &str) -> PathBuf {
     lock.lock().unwrap();
     let complete = root.join("complete");
     if !complete.exists() {
-        run(Command::new("apt-get")
-            .args(["download", package])
-            .current_dir(&root));
+        let mut download = Command::new("apt-get");
+        download.args(["download", package]).current_dir(&root);
+        // A fresh machine has no list of packages, or an old one.
+        if !download.output().is_ok_and(|it| it.status.success()) {
+            run(Command::new("apt-get").arg("update"));
+            run(&mut download);
+        }
         let archive = fs::read_dir(&root).unwrap().find_map(|entry| {
             let path = entry.unwrap().path();
             path.extension()

@@ -11,6 +11,7 @@ use http_body_util::{BodyExt, Empty};
 use tokio::net::TcpListener;
 
 use crate::support::front::{Authority, Behind, Front};
+use crate::support::mirror::Peer;
 use crate::support::proxy::{ForwardProxy, PASSWORD, UPSTREAM};
 
 /// A way out that trusts an authority and goes through a proxy.
@@ -164,6 +165,40 @@ async fn proxies_that_died_or_hang_are_named() {
         format!("proxy {address}: tls: no handshake within 10s")
     );
     assert!(![tunnel, socks, secure].iter().any(|fault| fault.permanent));
+}
+
+#[tokio::test]
+async fn proxy_that_dies_in_mid_stream_is_a_fault_and_no_end() {
+    let authority = Authority::new("Authority of the test");
+    let endpoint = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let behind = Behind::Endpoint(endpoint.local_addr().unwrap());
+    let front = Front::start(&authority, UPSTREAM, behind).await;
+    let url = format!("https://{UPSTREAM}:{}/", front.address.port());
+    // The last one's stream would be as long as it lasts.
+    for framing in [
+        "Content-Length: 9\r\n\r\nab",
+        "Transfer-Encoding: chunked\r\n\r\n2\r\nab\r\n",
+        "Connection: close\r\n\r\nab",
+    ] {
+        let proxy = ForwardProxy::tinyproxy("").await;
+        let upstream = Upstream::new(way(&authority, Some(&format!("http://{}", proxy.address))));
+        let body = Empty::<Bytes>::new().map_err(never).boxed_unsync();
+        let request = Request::get(&url).body(body).unwrap();
+        let answering = async {
+            let mut peer = Peer(endpoint.accept().await.unwrap().0);
+            peer.head().await;
+            let head = format!("HTTP/1.1 200 OK\r\n{framing}");
+            peer.write(head.as_bytes()).await;
+            peer
+        };
+        let (sent, _peer) = tokio::join!(upstream.send(request, Usage::Exchange), answering);
+        let mut body = sent.unwrap().into_body();
+        let first = body.frame().await.unwrap().unwrap().into_data();
+        assert_eq!(first.unwrap(), "ab");
+        drop(proxy);
+        let next = body.frame().await;
+        assert!(matches!(next, Some(Err(_))), "{framing}: {next:?}");
+    }
 }
 
 #[tokio::test]
