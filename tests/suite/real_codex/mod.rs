@@ -5,6 +5,7 @@
 
 mod bytes;
 mod context;
+mod deaths;
 mod eligibility;
 mod injection;
 mod oversize;

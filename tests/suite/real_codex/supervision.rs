@@ -22,7 +22,7 @@ async fn amid_a_turn(stage: &Stage) -> (Client, Process) {
 }
 
 /// The codex behind a relay: not the relay, whose command line names it, and not codex's own helpers.
-async fn codex_of(stage: &Stage, client: &Client) -> Process {
+pub(super) async fn codex_of(stage: &Stage, client: &Client) -> Process {
     let program = format!("{} ", stage.codex.native.display());
     eventually_one(&client.mark, |it| it.command.starts_with(&program)).await
 }

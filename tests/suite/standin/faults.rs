@@ -4,9 +4,9 @@
 //! The stand-in answers threads and turns; its model requests are made by the test, with the
 //! generation that the stand-in was given, as codex would make them.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
@@ -17,8 +17,10 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
 use crate::support::client::Client;
+use crate::support::debian;
+use crate::support::dice::{Dice, turns};
 use crate::support::inbox::Line;
-use crate::support::processes::none_marked;
+use crate::support::processes::{descriptors, none_marked};
 use crate::support::standin::{ANSWERS, StandIn};
 use crate::support::upstream::FragileUpstream;
 
@@ -35,18 +37,6 @@ done"#;
     format!("echo $$ > pid; tee input | while read -r line; do {ANSWERS}{more}")
 }
 
-/// Numbers that are random enough, and the same in every run.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, below: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % below
-    }
-}
-
 /// One relay with its stand-in, in the middle of a session.
 struct Life {
     client: Client,
@@ -57,6 +47,14 @@ struct Life {
 
 impl Life {
     async fn begin(place: &StandIn, upstream: &FragileUpstream) -> Self {
+        Self::begin_with(place, upstream, []).await
+    }
+
+    async fn begin_with<const N: usize>(
+        place: &StandIn,
+        upstream: &FragileUpstream,
+        environment: [(&str, &OsStr); N],
+    ) -> Self {
         let program = place.program(&session());
         let mut relay = tokio::process::Command::new(env!("CARGO_BIN_EXE_codex-relay"));
         relay.arg("--codex").arg(program);
@@ -68,6 +66,7 @@ impl Life {
             .env("PATH", env!("PATH"));
         relay
             .env("HOME", place.folder())
+            .envs(environment)
             .current_dir(place.folder());
         let mut client = Client::spawn(relay);
         let about = json!({
@@ -205,7 +204,7 @@ fn write_persona(place: &StandIn, turn: u64) {
 async fn deaths_at_random_moments_lose_nothing_and_mix_nothing() {
     let place = StandIn::new();
     let upstream = FragileUpstream::start().await;
-    let mut dice = Dice(0x9E37_79B9_7F4A_7C15);
+    let mut dice = Dice::new();
     let mut life = Life::begin(&place, &upstream).await;
     let (mut arrived, mut kills) = (0, 0);
     for turn in 0..turns(120) {
@@ -342,6 +341,38 @@ async fn workspace_that_vanishes_refuses_the_turn_and_no_more() {
 }
 
 #[tokio::test]
+async fn clock_that_jumps_changes_nothing() {
+    let place = StandIn::new();
+    let upstream = FragileUpstream::start().await;
+    let clock = place.folder().join("clock");
+    fs::write(&clock, "+0").unwrap();
+    let library = debian::clock_library();
+    let environment = [
+        ("LD_PRELOAD", library.as_os_str()),
+        ("FAKETIME_TIMESTAMP_FILE", clock.as_os_str()),
+        ("FAKETIME_NO_CACHE", OsStr::new("1")),
+        // No system's does.
+        ("FAKETIME_DONT_FAKE_MONOTONIC", OsStr::new("1")),
+    ];
+    let mut life = Life::begin_with(&place, &upstream, environment).await;
+    for (turn, time) in (0..).zip(["+0", "+3650d", "-3650d", "+0", "+1h", "-1h"]) {
+        fs::write(&clock, time).unwrap();
+        write_persona(&place, turn);
+        let generation = life.start_turn().await.unwrap();
+        let mut running = requests(&life, turn, &generation, 10);
+        while let Some(answer) = running.join_next().await {
+            assert!(answer.unwrap().unwrap().starts_with("HTTP/1.1 200 "));
+        }
+        assert_eq!(assert_right_text(&upstream.take_bodies()), 5);
+        life.say_something().await;
+        life.end_turn().await;
+    }
+    life.client.close_stdin();
+    assert!(life.client.exit().await.success());
+    life.assert_nothing_lost(true);
+}
+
+#[tokio::test]
 async fn full_disk_for_the_log_costs_the_log_alone() {
     let place = StandIn::new();
     let program = place.program("exec cat");
@@ -380,12 +411,6 @@ async fn stderr_that_is_closed_or_full_costs_nothing() {
     }
 }
 
-/// Turns of a run: the default, or as many as a longer run by hand asks for.
-fn turns(default: u64) -> u64 {
-    let asked = std::env::var("SUITE_TURNS").ok();
-    asked.and_then(|it| it.parse().ok()).unwrap_or(default)
-}
-
 fn resident(pid: u32) -> u64 {
     number_in_status(pid, "VmRSS:") << 10
 }
@@ -398,9 +423,4 @@ fn number_in_status(pid: u32, name: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find(|line| line.starts_with(name)).unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
-}
-
-fn descriptors(pid: u32) -> usize {
-    let folder = PathBuf::from(format!("/proc/{pid}/fd"));
-    fs::read_dir(folder).unwrap().count()
 }

@@ -17,19 +17,28 @@ pub(crate) fn program(package: &str, path: &str) -> PathBuf {
 
 /// The library that answers for the system's resolver out of a file.
 pub(crate) fn hosts_library() -> PathBuf {
-    let root = unpacked("libnss-wrapper");
-    let mut folders = vec![root];
+    library("libnss-wrapper", "libnss_wrapper.so")
+}
+
+/// The library that tells a program another time.
+pub(crate) fn clock_library() -> PathBuf {
+    library("libfaketime", "libfaketimeMT.so.1")
+}
+
+/// A library of a package, by its name, wherever the machine's kind has it.
+fn library(package: &str, name: &str) -> PathBuf {
+    let mut folders = vec![unpacked(package)];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             if path.is_dir() {
                 folders.push(path);
-            } else if path.ends_with("libnss_wrapper.so") {
+            } else if path.ends_with(name) {
                 return path;
             }
         }
     }
-    panic!("libnss-wrapper has no library");
+    panic!("{package} has no {name}");
 }
 
 /// A file lock makes sure that a package is fetched once, by whichever test comes first.

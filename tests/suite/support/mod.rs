@@ -1,11 +1,13 @@
 //! What the tests stand on: the pinned codex, an isolated home, a client, a scripted model, processes.
 
 pub(crate) mod blocks;
+pub(crate) mod cable;
 #[macro_use]
 pub(crate) mod case;
 pub(crate) mod client;
 pub(crate) mod codex;
 pub(crate) mod debian;
+pub(crate) mod dice;
 pub(crate) mod fixtures;
 pub(crate) mod front;
 pub(crate) mod inbox;
