@@ -13,6 +13,7 @@ use codex_relay::base::secret::Secret;
 use codex_relay::context::budget::Budgets;
 use codex_relay::context::compose::Prepared;
 use codex_relay::context::snapshot::Snapshot;
+use codex_relay::context::supplier::Supplier;
 use codex_relay::context::wish::Wish;
 use codex_relay::exchange::admission::Gate;
 use codex_relay::exchange::body::Body;
@@ -46,6 +47,7 @@ pub(crate) fn check_stdio(data: &[u8]) {
         max_context_bytes: 64,
         bar: None,
         own_prefix: "own-".to_owned(),
+        supplier: Supplier::Client,
     });
     for (number, line) in data.split_inclusive(|byte| *byte == b'\n').enumerate() {
         check_lead(line, chunk);
@@ -94,7 +96,15 @@ fn client_line(session: &mut Session, line: &Bytes, number: usize) {
                 assert!(id.is_ok(), "an answer to an id that is no JSON");
                 return;
             }
-            ClientVerdict::Pass => return,
+            ClientVerdict::Answer(answer) => {
+                let is_json = serde_json::from_slice::<Value>(&answer).is_ok();
+                assert!(
+                    is_json && answer.ends_with(b"\n"),
+                    "an answer that is no line of JSON"
+                );
+                return;
+            }
+            ClientVerdict::Drop | ClientVerdict::Interrupt { .. } | ClientVerdict::Pass => return,
         };
     }
 }

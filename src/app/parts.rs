@@ -114,6 +114,7 @@ pub async fn start(settings: Settings, codex_args: Vec<OsString>) -> Result<Part
         max_context_bytes: settings.max_context_bytes,
         bar: standin::is_attachment(&codex_args).then_some(Ineligible::AttachedProxy),
         own_prefix: own_prefix()?,
+        supplier: settings.feed.supplier(),
     }));
     let (codex, pipes) = start_codex(found, codex_args, &settings, this.as_deref()).await?;
     let (codex_gone, gone) = watch::channel(false);

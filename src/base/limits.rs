@@ -8,6 +8,16 @@ use std::time::Duration;
 /// instructions that the user relies on.
 pub const MAX_CONTEXT_BYTES: usize = 262_144;
 
+/// The texts of a client's references, all together. / They are ordinary user messages: what codex
+/// takes of a person in one turn.
+pub const MAX_REFERENCES_BYTES: usize = 1_048_576;
+
+/// Sections of a context, and references, that a client may name.
+pub const MAX_GIVEN_PARTS: usize = 256;
+
+/// The name of a section or reference of a client. / It stands in errors and accounts.
+pub const MAX_PART_NAME_BYTES: usize = 256;
+
 /// One workspace file, read. / A log that was renamed to SOUL.md must not fill the memory.
 pub const MAX_FILE_BYTES: usize = 2 * 1024 * 1024;
 

@@ -70,12 +70,19 @@ pub fn run(
         profile: None,
         has_memory_tools: MEMORY_TOOLS.iter().all(has_tool),
         folder: std::env::current_dir().ok(),
+        ..Wish::default()
     };
     let read = match &config.feed {
         Feed::Nobody => Read {
             prepared: Prepared::nothing(),
             notes: vec!["no context: --context is none".to_owned()],
         },
+        Feed::Client(local) => {
+            let mut read = local.read(&wish)?;
+            let note = "--context is client: what the client gives comes with its turns".to_owned();
+            read.notes.push(note);
+            read
+        }
         Feed::Local(local) => {
             let mut read = local.read(&wish)?;
             if local.workspace.is_none() {

@@ -39,7 +39,7 @@ pub struct Options {
     /// Whose personal overlay, users/ID/USER.md, is added [default: nobody's]
     #[arg(long, value_name = "ID")]
     pub profile: Option<OsString>,
-    /// Where the context comes from: workspace or none [default: workspace]
+    /// Where the context comes from: workspace, client or none [default: workspace]
     #[arg(long, value_name = "SOURCE")]
     pub context: Option<OsString>,
     /// The model endpoint's base URL: https, or http to a loopback address [default: by account]

@@ -9,6 +9,7 @@ use crate::base::ids::ProfileId;
 use crate::config::env;
 use crate::config::settings::{Given, Reader, shown};
 use crate::context::budget::Budgets;
+use crate::context::supplier::Supplier;
 use crate::feed::source::{Feed, Local};
 use crate::workspace::load::Workspace;
 use crate::workspace::skills::Surroundings;
@@ -24,9 +25,8 @@ pub(super) struct FeedOptions {
 
 impl Reader<'_> {
     pub(super) fn feed(&mut self, options: FeedOptions) -> Feed {
-        let sources = [("workspace", true), ("none", false)];
         let given = self.given(options.context, "--context", env::CONTEXT);
-        let is_wanted = given.is_none() || self.word(given, &sources);
+        let supplier = self.word(given, &Supplier::ALL);
         let given = self.given(options.workspace, "--workspace", env::WORKSPACE);
         let root = match given {
             Some(given) => Some(self.folder(given)),
@@ -47,10 +47,13 @@ impl Reader<'_> {
             memory_guidance: self.memory_guidance(),
             ..Local::default()
         };
-        if is_wanted {
-            Feed::Local(Arc::new(local))
-        } else {
-            Feed::Nobody
+        match supplier {
+            Supplier::Workspace => Feed::Local(Arc::new(local)),
+            Supplier::Client => Feed::Client(Arc::new(Local {
+                workspace: None,
+                ..local
+            })),
+            Supplier::Nobody => Feed::Nobody,
         }
     }
 

@@ -29,7 +29,7 @@ fn read(line: &[&str], environment: Vec<(&'static str, String)>) -> Result<Setti
 fn workspace(settings: &Settings) -> Option<&Path> {
     match &settings.feed {
         Feed::Nobody => None,
-        Feed::Local(local) => local.workspace.as_ref().map(|it| &*it.root),
+        Feed::Client(local) | Feed::Local(local) => local.workspace.as_ref().map(|it| &*it.root),
     }
 }
 

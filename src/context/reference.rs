@@ -15,18 +15,31 @@ pub struct Reference {
     pub text: Arc<str>,
     /// The digest of that.
     pub digest: Digest,
+    /// The size of the text without its markers.
+    pub raw_bytes: usize,
 }
 
 impl Reference {
     /// Puts the `text` of the file at `path`, below the folder `root`, between its markers.
     pub fn new(root: &str, path: String, text: &str) -> Self {
-        let place = format!("{root}/{path}").replace('&', "&amp;");
-        let place = place.replace('"', "&quot;");
+        let place = format!("{root}/{path}");
+        Self::at(&place, path, text)
+    }
+
+    /// Puts a `text` that the client calls `name` between its markers.
+    pub fn named(name: String, text: &str) -> Self {
+        Self::at(&name.clone(), name, text)
+    }
+
+    fn at(place: &str, path: String, text: &str) -> Self {
+        let place = place.replace('&', "&amp;").replace('"', "&quot;");
+        let raw_bytes = text.len();
         let text = format!("<workspace_file path=\"{place}\">\n{text}\n</workspace_file>");
         Self {
             path,
             digest: Digest::of(&text),
             text: text.into(),
+            raw_bytes,
         }
     }
 }

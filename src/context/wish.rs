@@ -1,8 +1,11 @@
 //! What a turn wants its context to be made for.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use crate::base::ids::ProfileId;
+use crate::context::given::Given;
+use crate::context::reference::Reference;
 use crate::context::turn_kind::TurnKind;
 
 /// Who asks for a context, and for what.
@@ -16,6 +19,10 @@ pub struct Wish {
     pub has_memory_tools: bool,
     /// The folder that the thread works in: codex lists the skills that it finds there itself.
     pub folder: Option<PathBuf>,
+    /// What the client gives in place of the workspace's own.
+    pub given: Option<Arc<Given>>,
+    /// What the client gives in place of the workspace's references.
+    pub references: Option<Arc<[Reference]>>,
 }
 
 impl Wish {

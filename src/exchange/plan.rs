@@ -31,6 +31,8 @@ pub enum Plan {
     Prepare(ParentRequest),
     /// Nothing goes on.
     Refuse(Reason),
+    /// Nothing goes on of a turn that codex started itself: the thread's text was for one turn.
+    RefuseOwnTurn,
 }
 
 /// Plans a request whose carriers are all read; `decide` asks the session.
@@ -64,6 +66,7 @@ pub fn from_decision(decision: Decision) -> Plan {
         Decision::Inject(snapshot) => Plan::Inject(snapshot),
         Decision::Prepare(request) => Plan::Prepare(request),
         Decision::Refuse(reason) => Plan::Refuse(reason),
+        Decision::RefuseOwnTurn => Plan::RefuseOwnTurn,
         Decision::Untouched => Plan::Forward,
     }
 }

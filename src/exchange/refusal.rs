@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::base::limits::MAX_BODY_BYTES;
 use crate::base::reason::Reason;
 use crate::session::machine::Denial;
+use crate::session::methods::RelayMethod;
 
 /// A request that doesn't go on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +40,19 @@ impl Refusal {
             reason,
             words: words.to_owned(),
             remedy,
+            may_pass_later: false,
+        }
+    }
+
+    /// Refuses a turn that codex started itself on a thread whose text was for one turn.
+    pub fn own_turn() -> Self {
+        Self {
+            reason: Reason::GenerationStale,
+            words:
+                "codex started this turn by itself, but the thread's context was registered for \
+                    one turn only, and that turn is over"
+                    .to_owned(),
+            remedy: ": register a context with scope thread, or send the message as a turn",
             may_pass_later: false,
         }
     }
@@ -173,15 +187,31 @@ pub fn error(denial: &Denial) -> Value {
             "message": format!("codex-relay: the line is over {limit} bytes, the limit for this method"),
             "data": { "reason": Reason::RequestTooLarge.code(), "limit": limit },
         }),
-        Denial::ContextUnavailable => json!({
-            "code": INVALID_PARAMS,
-            "message": "the agent workspace can't be read; see that the folder given by --workspace exists and is readable",
-            "data": { "reason": Reason::ContextUnavailable.code() },
-        }),
-        Denial::RelayMember { fault } => json!({
-            "code": INVALID_PARAMS,
-            "message": format!("codex-relay: {fault}"),
-        }),
+        Denial::RelayMember { fault } => wrong(INVALID_PARAMS, fault, None),
+        Denial::RelayParams { method, fault } => {
+            wrong(INVALID_PARAMS, &format!("{method}: {fault}"), None)
+        }
+        Denial::RelayMethodUnknown { method } => {
+            let known = RelayMethod::ALL.map(|(name, _)| name).join(", ");
+            let words = format!("{method} is no method of this relay; it has {known}");
+            wrong(METHOD_NOT_FOUND, &words, None)
+        }
+        Denial::ContextUnavailable => {
+            wrong(INVALID_PARAMS, UNREADABLE, Some(Reason::ContextUnavailable))
+        }
+        Denial::NoContext => wrong(INVALID_PARAMS, NO_CONTEXT, Some(Reason::ContextUnavailable)),
+        Denial::ThreadUnknown => wrong(INVALID_PARAMS, NOT_OPEN, Some(Reason::ThreadUnknown)),
+    }
+}
+
+/// An error for what the client's params, or its settings, have brought about.
+fn wrong(code: i32, words: &str, reason: Option<Reason>) -> Value {
+    let message = format!("codex-relay: {words}");
+    match reason {
+        Some(reason) => {
+            json!({ "code": code, "message": message, "data": { "reason": reason.code() } })
+        }
+        None => json!({ "code": code, "message": message }),
     }
 }
 
@@ -232,9 +262,20 @@ const TOO_LARGE_REMEDY: &str =
 /// The version of codex may be newer than the relay.
 const UNRECOGNIZED_REMEDY: &str = ": this codex may be newer than the relay; --on-unrecognized pass lets such requests through without context";
 
+/// Said where the workspace root can't be read.
+const UNREADABLE: &str = "the agent workspace can't be read; see that the folder given by --workspace exists and is readable";
+
+/// Said where contexts are switched off.
+const NO_CONTEXT: &str = "no context is taken: --context is none; start with --context client";
+
+/// Said where a context was given for a thread that isn't open.
+const NOT_OPEN: &str = "the thread isn't one that this client started, resumed or forked here; wait for the answer that opens it, or resume it";
+
 /// JSON-RPC's code for params that can't be used.
 const INVALID_REQUEST: i32 = -32600;
 const INVALID_PARAMS: i32 = -32602;
+/// JSON-RPC's code for a method that there isn't.
+const METHOD_NOT_FOUND: i32 = -32601;
 
 /// The code that codex itself uses when it is overloaded.
 const SERVER_BUSY: i32 = -32001;

@@ -11,6 +11,8 @@ use crate::base::ids::ProfileId;
 use crate::base::limits::{CONTEXT_DEADLINE, MAX_SHARED_CONTEXTS, MAX_TOLD_WARNINGS};
 use crate::context::budget::Budgets;
 use crate::context::compose::{Prepared, compose};
+use crate::context::given::{compose_given, replace_references};
+use crate::context::supplier::Supplier;
 use crate::context::wish::Wish;
 use crate::workspace::load::{LoadError, Loaded, Workspace};
 
@@ -19,6 +21,8 @@ use crate::workspace::load::{LoadError, Loaded, Workspace};
 pub enum Feed {
     /// Nobody supplies one: every request passes untouched.
     Nobody,
+    /// The client alone; of the configuration only the word on the memory counts.
+    Client(Arc<Local>),
     /// The user's own machine; clones share what they remember.
     Local(Arc<Local>),
 }
@@ -72,26 +76,47 @@ pub struct Read {
 }
 
 impl Feed {
-    /// Whether nothing can ever be injected: then no request needs to be read, or understood.
+    /// Whether nothing is injected unless the client gives something: until then no request needs to
+    /// be read, or understood.
     pub fn is_silent(&self) -> bool {
         match self {
             Self::Nobody => true,
+            // The client will give something: what can't be read then must not pass now.
+            Self::Client(_) => false,
             Self::Local(local) => {
                 local.workspace.is_none() && local.memory_guidance.trim().is_empty()
             }
         }
     }
 
+    /// Who supplies contexts.
+    pub fn supplier(&self) -> Supplier {
+        match self {
+            Self::Nobody => Supplier::Nobody,
+            Self::Client(_) => Supplier::Client,
+            Self::Local(_) => Supplier::Workspace,
+        }
+    }
+
     /// Reads the current context for a wish; what was lost is logged.
     pub async fn prepare(&self, wish: &Wish) -> Result<Arc<Prepared>, FeedError> {
-        let Self::Local(local) = self else {
+        let (Self::Client(local) | Self::Local(local)) = self else {
             return Ok(Arc::new(Prepared::nothing()));
         };
+        if let Some(given) = &wish.given {
+            let mut prepared = compose_given(given, &local.memory_guidance, wish);
+            let references = wish.references.as_deref().unwrap_or_default();
+            replace_references(&mut prepared, references, wish);
+            return Ok(local.shared.one_of(prepared));
+        }
         let reading = spawn_blocking({
             let (local, wish) = (Arc::clone(local), wish.clone());
             move || local.read(&wish)
         });
-        let prepared = timeout(CONTEXT_DEADLINE, reading).await???.prepared;
+        let mut prepared = timeout(CONTEXT_DEADLINE, reading).await???.prepared;
+        if let Some(references) = &wish.references {
+            replace_references(&mut prepared, references, wish);
+        }
         for warning in local.told.news(&prepared.warnings) {
             tracing::warn!("agent workspace: {warning}");
         }

@@ -138,7 +138,7 @@ async fn model_request(
     body: Incoming,
 ) -> Result<Response<OutBody>, Refusal> {
     let identity = Identity::from_headers(&onward.parts.headers);
-    if identity.is_marked() || relay.feed.is_silent() {
+    if identity.is_marked() || relay.is_silent() {
         return pass_counted(relay, onward, body).await;
     }
     let is_zstd = match encoding(&onward.parts.headers) {

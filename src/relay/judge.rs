@@ -41,7 +41,7 @@ pub async fn judge(
     mut identity: Identity,
     measured: Measured,
 ) -> Judged {
-    if relay.feed.is_silent() {
+    if relay.is_silent() {
         return Judged::Forward;
     }
     identity.read_body(bytes, body);
@@ -81,6 +81,7 @@ pub async fn judge(
             return Judged::Forward;
         }
         (Plan::Refuse(reason), _) => return Judged::Refuse(Refusal::new(reason)),
+        (Plan::RefuseOwnTurn, _) => return Judged::Refuse(Refusal::own_turn()),
     };
     match splice(bytes, body, &snapshot) {
         Err(reason) => Judged::Refuse(Refusal::new(reason)),

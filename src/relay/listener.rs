@@ -50,6 +50,13 @@ pub struct Relay {
     pub budget: Budget,
 }
 
+impl Relay {
+    /// Whether nothing is injected so far: then no request needs to be read, or understood.
+    pub(super) fn is_silent(&self) -> bool {
+        self.feed.is_silent() && !self.session.with(|session| session.has_given())
+    }
+}
+
 /// What goes on over a connection once its handshake is answered.
 pub type Pump = Pin<Box<dyn Future<Output = ()> + Send>>;
 

@@ -6,10 +6,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::{Value, json};
 
+use crate::base::ids::Generation;
 use crate::context::compose::Prepared;
 use crate::session::eligibility::{self, AccountKind, Ineligible};
 use crate::session::intercept::{Ask, ClientVerdict, Request, Then};
 use crate::session::machine::{Denial, Session};
+use crate::session::registrations::Registered;
 use crate::session::relay_member::RelayMember;
 use crate::session::routes::{Account, WorkspaceRouting};
 use crate::session::threads::{OpenThread, Route};
@@ -42,9 +44,31 @@ impl Session {
         line: &Bytes,
         thread: OpenThread,
         prepared: Option<&Prepared>,
+        fresh: Generation,
     ) -> ClientVerdict {
         let snapshot = prepared.map(|prepared| Arc::clone(&prepared.snapshot));
-        let route = Route { thread, snapshot };
+        let registered = match (&thread.given, &snapshot) {
+            (None, _) => None,
+            (Some(_), None) => return self.refuse(thread.request.id, Denial::ContextUnavailable),
+            (Some(given), Some(snapshot)) => {
+                // The client's own words for this thread alone: they can be mended at once.
+                if let Err(denial) = self.measure(snapshot) {
+                    return self.refuse(thread.request.id, denial);
+                }
+                Some(Registered {
+                    generation: fresh,
+                    given: Arc::clone(given),
+                    references: None,
+                    memory_tools: None,
+                    snapshot: Arc::clone(snapshot),
+                })
+            }
+        };
+        let route = Route {
+            thread,
+            snapshot,
+            registered,
+        };
         let params = &route.thread.request.params;
         let said = self
             .routes

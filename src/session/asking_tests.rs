@@ -50,6 +50,7 @@ impl Talk {
                 max_context_bytes: 100,
                 bar: None,
                 own_prefix: "own-".to_owned(),
+                supplier: Supplier::Workspace,
             }),
             account: r#"{"account":{"type":"apiKey"}}"#,
             requirements: r#"{"requirements":null}"#,
@@ -65,7 +66,7 @@ impl Talk {
         loop {
             verdict = match verdict {
                 ClientVerdict::Prepare(prepare) => {
-                    let fresh = crate::base::ids::Generation::new("g").unwrap();
+                    let fresh = Generation::new("g").unwrap();
                     let prepared = Some(Arc::clone(&prepared));
                     self.session.on_context(&line, prepare, prepared, fresh)
                 }
@@ -81,7 +82,10 @@ impl Talk {
                     let answer = Bytes::from(format!(r#"{{"id":"own-0","result":{result}}}"#));
                     self.session.on_own_answer(&line, ask, Some(&answer))
                 }
-                ClientVerdict::Bare { .. }
+                ClientVerdict::Answer(_)
+                | ClientVerdict::Bare { .. }
+                | ClientVerdict::Drop
+                | ClientVerdict::Interrupt { .. }
                 | ClientVerdict::Pass
                 | ClientVerdict::Refuse { .. }
                 | ClientVerdict::Rewrite(_) => {
@@ -156,3 +160,4 @@ fn requirement_of_an_administrator_bars_every_thread() {
     assert_eq!(talk.start(2), ClientVerdict::Pass);
     assert_eq!(talk.asked, [""; 0]);
 }
+use crate::context::supplier::Supplier;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use crate::base::ids::{Generation, ThreadId, TurnId};
 use crate::base::reason::Reason;
 use crate::context::snapshot::Snapshot;
-use crate::session::registry::Registry;
+use crate::session::registrations::Registrations;
+use crate::session::registry::{GivenFor, Registry};
 
 /// What a request without any child mark says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,12 +39,18 @@ pub enum Decision {
     Prepare(ParentRequest),
     /// Must not go on.
     Refuse(Reason),
+    /// Must not go on: codex started the turn itself, and the thread had a text for one turn alone.
+    RefuseOwnTurn,
     /// Isn't the client's to speak for: goes on as it is.
     Untouched,
 }
 
 /// Decides rows 3 to 6b of the interface's table.
-pub fn decide(registry: &Registry, request: &ParentRequest) -> Decision {
+pub fn decide(
+    registry: &Registry,
+    registrations: &Registrations,
+    request: &ParentRequest,
+) -> Decision {
     let Some(thread) = registry.find(request.thread.as_str()) else {
         // A thread that nobody told us of yet (fork, cold resume), or one of codex's own.
         return match (&request.generation, request.purpose) {
@@ -51,15 +58,28 @@ pub fn decide(registry: &Registry, request: &ParentRequest) -> Decision {
             (None, _) | (_, Purpose::Prewarm) => Decision::Untouched,
         };
     };
+    let id = request.thread.as_str();
     let inject = |text: &Arc<Snapshot>| Decision::Inject(Arc::clone(text));
+    let is_for_one_turn = thread.given_for == GivenFor::OneTurn || registrations.turn(id).is_some();
+    let has_no_other = registrations.thread(id).is_none();
     match (request.purpose, &request.generation) {
         (Purpose::Prewarm, _) => thread.current.as_ref().map_or(Decision::Untouched, inject),
         (Purpose::Turn, Some(generation)) => thread
             .text_of(generation)
+            .or_else(|| registrations.text_of(id, generation))
             .map_or(Decision::Refuse(Reason::GenerationStale), inject),
         (Purpose::Turn, None) => thread
             .text_of_client_turn()
             .or_else(|| thread.text_of_native(request.turn.as_ref()?))
-            .map_or_else(|| Decision::Prepare(request.clone()), inject),
+            .map_or_else(
+                || {
+                    if is_for_one_turn && has_no_other {
+                        Decision::RefuseOwnTurn
+                    } else {
+                        Decision::Prepare(request.clone())
+                    }
+                },
+                inject,
+            ),
     }
 }

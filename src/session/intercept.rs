@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::base::ids::{Generation, RequestId};
+use crate::base::ids::{Generation, RequestId, ThreadId, TurnId};
 use crate::base::limits::MAX_OPEN_REQUESTS;
 use crate::context::compose::Prepared;
 use crate::context::wish::Wish;
@@ -14,15 +14,18 @@ use crate::session::machine::{Client, Denial, Meaning, Session};
 use crate::session::methods::{self, ClientMethod};
 use crate::session::own::OwnId;
 use crate::session::relay_member::{self, RelayMember, Scope};
+use crate::session::relay_methods::NewRegistration;
 use crate::session::threads::OpenThread;
 use crate::session::turns::{Delivering, StartTurn};
 use crate::wire::edit::Edit;
-use crate::wire::envelope::{Envelope, member, text};
+use crate::wire::envelope::{Envelope, member, member_text, text};
 use crate::wire::scan;
 
 /// What to do with a line of the client.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ClientVerdict {
+    /// The relay itself answers with this line; it goes no further.
+    Answer(Bytes),
     /// Codex must be asked first; then [`Session::on_own_answer`].
     Ask(Ask),
     /// Another line stands for it from here on; then [`Session::on_bare_line`].
@@ -31,6 +34,15 @@ pub enum ClientVerdict {
         line: Bytes,
         /// What the member says.
         member: RelayMember,
+    },
+    /// Nobody gets it.
+    Drop,
+    /// It goes on as it is, and what the turn has asked the model for ends.
+    Interrupt {
+        /// Its thread.
+        thread: ThreadId,
+        /// The turn.
+        turn: TurnId,
     },
     /// It goes on as it is.
     Pass,
@@ -83,6 +95,7 @@ pub struct Prepare {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Target {
+    Registration(NewRegistration),
     Thread(OpenThread),
     Turn(StartTurn),
 }
@@ -97,13 +110,20 @@ pub(super) struct Request {
 impl Session {
     /// Judges a line of the client. Lines that are no requests of ours to change pass.
     pub fn on_client_line(&mut self, line: &Bytes) -> ClientVerdict {
-        let Some((method, request)) = self.recognize(line) else {
+        let Some(envelope) = Envelope::read(line) else {
+            return ClientVerdict::Pass;
+        };
+        if envelope.method.as_deref().is_some_and(methods::is_ours) {
+            return self.on_relay_method(line, envelope);
+        }
+        let Some((method, request)) = self.recognize(envelope) else {
             return ClientVerdict::Pass;
         };
         let scope = match method {
             ClientMethod::Thread(_) => Some(Scope::Thread),
             ClientMethod::TurnStart => Some(Scope::Turn),
             ClientMethod::Initialize
+            | ClientMethod::Interrupt
             | ClientMethod::Revert
             | ClientMethod::TurnSteer
             | ClientMethod::Unsubscribe => None,
@@ -126,7 +146,7 @@ impl Session {
 
     /// Judges a line that the relay's own member was taken out of.
     pub fn on_bare_line(&mut self, line: &Bytes, member: RelayMember) -> ClientVerdict {
-        match self.recognize(line) {
+        match Envelope::read(line).and_then(|envelope| self.recognize(envelope)) {
             Some((method, request)) => self.on_request(line, method, request, member),
             None => ClientVerdict::Pass,
         }
@@ -134,7 +154,7 @@ impl Session {
 
     /// Whether a line that begins as this method's must be read, so that it can't pass unread.
     pub fn must_read(&self, method: &str) -> bool {
-        methods::of_client(method).is_some()
+        methods::of_client(method).is_some() || methods::is_ours(method)
     }
 
     /// Goes on with a line whose context was read; `fresh` is the generation that a new
@@ -147,7 +167,8 @@ impl Session {
         fresh: Generation,
     ) -> ClientVerdict {
         match prepare.target {
-            Target::Thread(thread) => self.ask_for_route(line, thread, prepared.as_deref()),
+            Target::Registration(new) => self.on_registration(new, prepared.as_deref(), fresh),
+            Target::Thread(thread) => self.ask_for_route(line, thread, prepared.as_deref(), fresh),
             Target::Turn(turn) => self.deliver(line, turn, prepare.wish, prepared, fresh),
         }
     }
@@ -169,8 +190,7 @@ impl Session {
     }
 
     /// Tells the requests that the relay has a part in from all other lines, which are noted.
-    fn recognize(&mut self, line: &Bytes) -> Option<(ClientMethod, Request)> {
-        let envelope = Envelope::read(line)?;
+    fn recognize(&mut self, envelope: Envelope) -> Option<(ClientMethod, Request)> {
         // Answers and notifications of the client pass.
         let (name, id) = (envelope.method?, envelope.id?);
         if let (Some(method), Some(params)) = (methods::of_client(&name), envelope.params) {
@@ -189,10 +209,7 @@ impl Session {
         member: RelayMember,
     ) -> ClientVerdict {
         if self.pending.is_full() {
-            let denial = Denial::Busy {
-                what: "requests are open",
-                limit: MAX_OPEN_REQUESTS,
-            };
+            let denial = Denial::busy("requests are open", MAX_OPEN_REQUESTS);
             let id = request.id;
             return ClientVerdict::Refuse { id, denial };
         }
@@ -202,6 +219,7 @@ impl Session {
         }
         match method {
             ClientMethod::Initialize => self.on_initialize(line, request),
+            ClientMethod::Interrupt => self.on_interrupt(line, request),
             ClientMethod::Thread(way) => self.on_thread(line, way, request, member),
             ClientMethod::TurnStart => self.on_turn_start(line, request, member),
             ClientMethod::TurnSteer => self.on_turn_steer(line, request),
@@ -214,6 +232,16 @@ impl Session {
     pub(super) fn refuse(&mut self, id: RequestId, denial: Denial) -> ClientVerdict {
         self.pending.withdraw(&id);
         ClientVerdict::Refuse { id, denial }
+    }
+
+    fn on_interrupt(&mut self, line: &[u8], Request { id, params }: Request) -> ClientVerdict {
+        let _ = self.pending.try_note(id, Meaning::Other);
+        let text = |name| member_text(line, &params, &[name]);
+        let turn = text("turnId").and_then(TurnId::new);
+        match (text("threadId").and_then(ThreadId::new), turn) {
+            (Some(thread), Some(turn)) => ClientVerdict::Interrupt { thread, turn },
+            _ => ClientVerdict::Pass,
+        }
     }
 
     fn on_initialize(&mut self, line: &Bytes, Request { id, params }: Request) -> ClientVerdict {

@@ -9,12 +9,14 @@ use crate::base::ids::{Generation, ThreadId, TurnId};
 use crate::base::limits::MAX_OPEN_REQUESTS;
 use crate::base::reason::Reason;
 use crate::context::snapshot::{Section, Snapshot};
+use crate::context::supplier::Supplier;
 use crate::context::wish::Wish;
 use crate::session::decide::{self, Decision, ParentRequest, Purpose};
 use crate::session::delivery::Delivery;
 use crate::session::eligibility::Ineligible;
 use crate::session::own::OwnRequests;
 use crate::session::pending::Pending;
+use crate::session::registrations::{Registered, Registrations};
 use crate::session::registry::{Change, Registry};
 use crate::session::relay_member::RelayMember;
 use crate::session::routes::Routes;
@@ -31,6 +33,8 @@ pub struct Config {
     pub bar: Option<Ineligible>,
     /// What ids of our own requests begin with; random.
     pub own_prefix: String,
+    /// Who supplies contexts.
+    pub supplier: Supplier,
 }
 
 impl fmt::Debug for Config {
@@ -47,6 +51,7 @@ pub struct Session {
     pub(super) config: Config,
     pub(super) client: Client,
     pub(super) registry: Registry,
+    pub(super) registrations: Registrations,
     pub(super) pending: Pending<Meaning>,
     pub(super) own: OwnRequests,
     pub(super) delivery: Delivery,
@@ -79,6 +84,7 @@ pub(super) enum Meaning {
         ineligible: Option<Ineligible>,
         snapshot: Option<Arc<Snapshot>>,
         habits: Habits,
+        registered: Option<Registered>,
     },
     Turn {
         thread: ThreadId,
@@ -141,6 +147,22 @@ pub enum Denial {
     },
     /// The workspace root can't be read.
     ContextUnavailable,
+    /// Contexts were switched off.
+    NoContext,
+    /// What was asked for in the params of a `relay/` method can't be used.
+    RelayParams {
+        /// The method.
+        method: String,
+        /// Everything that is wrong.
+        fault: String,
+    },
+    /// There is no such method of the relay's.
+    RelayMethodUnknown {
+        /// Its name, as far as it can be shown.
+        method: String,
+    },
+    /// The thread isn't one that the client started, resumed or forked here.
+    ThreadUnknown,
     /// The `relay` member of its params can't be used.
     RelayMember {
         /// What is wrong with it.
@@ -155,6 +177,13 @@ pub enum Denial {
     },
 }
 
+impl Denial {
+    /// Says that there are `limit` of something already.
+    pub(super) fn busy(what: &'static str, limit: usize) -> Self {
+        Self::Busy { what, limit }
+    }
+}
+
 impl Session {
     /// Starts before the client's first line.
     pub fn new(config: Config) -> Self {
@@ -167,13 +196,14 @@ impl Session {
             config,
             client: Client::default(),
             registry: Registry::new(),
+            registrations: Registrations::new(),
             pending: Pending::new(MAX_OPEN_REQUESTS),
         }
     }
 
     /// Decides on a parent's model request.
     pub fn decide(&self, request: &ParentRequest) -> Decision {
-        decide::decide(&self.registry, request)
+        decide::decide(&self.registry, &self.registrations, request)
     }
 
     /// What the driver should log, each once.
@@ -185,7 +215,8 @@ impl Session {
     pub fn usual_wish(&self, thread: &str) -> Wish {
         let known = self.registry.find(thread);
         known.map_or_else(Wish::default, |known| {
-            known.habits.wish(&RelayMember::default())
+            let in_force = self.registrations.usual(Some(thread));
+            known.habits.wish(&RelayMember::default(), in_force)
         })
     }
 

@@ -3,6 +3,7 @@ use bytes::Bytes;
 use super::*;
 use crate::base::ids::RequestId;
 use crate::context::compose::Prepared;
+use crate::context::supplier::Supplier;
 use crate::session::decide::Purpose;
 use crate::session::intercept::ClientVerdict;
 use crate::session::observe::CodexVerdict;
@@ -25,6 +26,7 @@ impl Story {
                 max_context_bytes: 100,
                 bar: None,
                 own_prefix: "own-".to_owned(),
+                supplier: Supplier::Workspace,
             }),
             admitted: 0,
             config: "{}",
@@ -70,7 +72,12 @@ impl Story {
                 Ok(String::from_utf8(apply(&line, edits).to_vec()).unwrap())
             }
             ClientVerdict::Refuse { denial, .. } => Err(denial),
-            ClientVerdict::Prepare(_) | ClientVerdict::Ask(_) | ClientVerdict::Bare { .. } => {
+            ClientVerdict::Answer(_)
+            | ClientVerdict::Ask(_)
+            | ClientVerdict::Bare { .. }
+            | ClientVerdict::Drop
+            | ClientVerdict::Interrupt { .. }
+            | ClientVerdict::Prepare(_) => {
                 panic!("each is asked for once")
             }
         }

@@ -7,6 +7,8 @@
 pub enum ClientMethod {
     /// `initialize`: tells what the client can do.
     Initialize,
+    /// `turn/interrupt`: nobody waits for the turn's answer any more.
+    Interrupt,
     /// `thread/revert`, `thread/rollback`: what a thread was told may be gone.
     Revert,
     /// `thread/start`, `thread/resume`, `thread/fork`: get the route.
@@ -69,10 +71,43 @@ pub fn of_client(method: &str) -> Option<ClientMethod> {
         "thread/fork" => Some(ClientMethod::Thread(ThreadWay::Fork)),
         "thread/revert" | "thread/rollback" => Some(ClientMethod::Revert),
         "thread/unsubscribe" => Some(ClientMethod::Unsubscribe),
+        "turn/interrupt" => Some(ClientMethod::Interrupt),
         "turn/start" => Some(ClientMethod::TurnStart),
         "turn/steer" => Some(ClientMethod::TurnSteer),
         _ => None,
     }
+}
+
+/// A method that the relay itself answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RelayMethod {
+    /// What this relay is and can do.
+    Info,
+    /// Gives a context.
+    ContextSet,
+    /// Takes it back.
+    ContextClear,
+}
+
+impl RelayMethod {
+    /// Every method, with its name.
+    pub const ALL: [(&'static str, Self); 3] = [
+        ("relay/info", Self::Info),
+        ("relay/context/set", Self::ContextSet),
+        ("relay/context/clear", Self::ContextClear),
+    ];
+
+    /// Finds a method by its name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        let mut all = Self::ALL.iter();
+        all.find(|(known, _)| *known == name)
+            .map(|(_, method)| *method)
+    }
+}
+
+/// Whether a method is in the relay's own name space: codex never sees it.
+pub fn is_ours(method: &str) -> bool {
+    method.starts_with("relay/")
 }
 
 /// Finds what codex's notification `method` teaches.

@@ -122,6 +122,7 @@ impl Session {
                 ineligible,
                 snapshot,
                 mut habits,
+                registered,
             } => {
                 let folder = result
                     .as_ref()
@@ -133,6 +134,9 @@ impl Session {
                 if let Some(id) = &id {
                     self.routes.opened(id, ineligible);
                 }
+                if let (Some(id), Some(registered)) = (&id, registered) {
+                    self.give_to_thread(id, registered);
+                }
                 if let Some(id) = id
                     && let Err(full) = self.registry.opened(id, routed, snapshot, habits)
                 {
@@ -143,7 +147,8 @@ impl Session {
                 let turn = result
                     .and_then(|result| member_text(line, &result, &["turn", "id"]))
                     .and_then(TurnId::new);
-                self.registry.answered(thread.as_str(), &generation, turn);
+                let ended = self.registry.answered(thread.as_str(), &generation, turn);
+                self.end_given(thread.as_str(), ended);
             }
         }
     }
@@ -189,14 +194,19 @@ impl Session {
             CodexNotification::Reverted => self.delivery.lost(thread),
             CodexNotification::StatusChanged => match text(&["status", "type"]).as_deref() {
                 Some("notLoaded") => {
-                    self.registry.rests(thread);
+                    let ended = self.registry.rests(thread);
+                    self.end_given(thread, ended);
                     self.delivery.lost(thread);
                 }
-                Some("idle" | "systemError") => self.registry.rests(thread),
+                Some("idle" | "systemError") => {
+                    let ended = self.registry.rests(thread);
+                    self.end_given(thread, ended);
+                }
                 Some(_) | None => {}
             },
             CodexNotification::ThreadGone => {
                 self.registry.gone(thread);
+                self.registrations.end_turn(thread, None);
                 self.delivery.forget(thread);
                 self.routes.gone(thread);
             }
@@ -228,7 +238,8 @@ impl Session {
     /// Ends a turn, and sees whether its requests came here.
     fn on_turn_completed(&mut self, thread: &str, turn: &str) {
         let is_ours = self.registry.is_turn_of_client(thread, turn);
-        self.registry.completed(thread, turn);
+        let ended = self.registry.completed(thread, turn);
+        self.end_given(thread, ended);
         if is_ours && self.routes.is_bypass(thread, turn) {
             tracing::warn!(
                 thread,

@@ -35,6 +35,18 @@ pub struct Thread {
     native: Option<(TurnId, Arc<Snapshot>)>,
     /// A message of it was too long for a WebSocket with its text.
     pub needs_http: bool,
+    /// What the text of the client's last turn was given for.
+    pub given_for: GivenFor,
+}
+
+/// What a text was given for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum GivenFor {
+    /// Turns like the others.
+    #[default]
+    AnyTurn,
+    /// One turn of the client's: none that codex starts itself may get it.
+    OneTurn,
 }
 
 /// How the text of a thread changed from one turn to the next.
@@ -55,6 +67,10 @@ struct Registration {
     unanswered: usize,
     /// The native turns that it serves; a second `turn/start` steers the first one's turn.
     turns: Vec<TurnId>,
+    /// What the client registered for this turn alone.
+    given: Option<Generation>,
+    /// Codex has begun the turn: what was given for it ends with it.
+    has_begun: bool,
 }
 
 impl Registry {
@@ -99,6 +115,7 @@ impl Registry {
             registration: None,
             native: None,
             needs_http: false,
+            given_for: GivenFor::default(),
         };
         self.threads.try_insert(id, thread).map(|_| ())
     }
@@ -122,6 +139,7 @@ impl Registry {
         thread: &str,
         fresh: Generation,
         snapshot: Arc<Snapshot>,
+        given: Option<Generation>,
     ) -> Option<Generation> {
         let thread = self.threads.find_mut(thread)?;
         let registration = thread.registration.get_or_insert_with(|| Registration {
@@ -129,6 +147,8 @@ impl Registry {
             snapshot,
             unanswered: 0,
             turns: Vec::new(),
+            given,
+            has_begun: false,
         });
         registration.unanswered += 1;
         Some(registration.generation.clone())
@@ -141,18 +161,26 @@ impl Registry {
         Some(registration.generation.clone())
     }
 
-    /// Notes codex's answer to a `turn/start`: the turn's id, or none where it failed.
-    pub fn answered(&mut self, thread: &str, generation: &Generation, turn: Option<TurnId>) {
+    /// Notes codex's answer to a `turn/start`: the turn's id, or none where it failed. Like the other
+    /// ends of a turn it gives what the client registered for that turn alone.
+    #[must_use]
+    pub fn answered(
+        &mut self,
+        thread: &str,
+        generation: &Generation,
+        turn: Option<TurnId>,
+    ) -> Option<Generation> {
         self.on_registration(thread, |registration| {
             if registration.generation != *generation {
                 return;
             }
             registration.unanswered = registration.unanswered.saturating_sub(1);
+            registration.has_begun |= turn.is_some();
             let new = turn.filter(|turn| !registration.turns.contains(turn));
             if registration.turns.len() < MAX_TURNS {
                 registration.turns.extend(new);
             }
-        });
+        })
     }
 
     /// Notes the text of the turn that begins now; tells where it is another than before.
@@ -196,14 +224,14 @@ impl Registry {
     ///
     /// The registration waits for the end of its turn, which comes behind this; without a
     /// subscription nothing else comes.
-    pub fn rests(&mut self, thread: &str) {
-        let Some(known) = self.threads.find_mut(thread) else {
-            return;
-        };
+    #[must_use]
+    pub fn rests(&mut self, thread: &str) -> Option<Generation> {
+        let known = self.threads.find_mut(thread)?;
         known.running.clear();
-        if !known.is_subscribed {
-            self.on_registration(thread, |registration| registration.turns.clear());
+        if known.is_subscribed {
+            return None;
         }
+        self.on_registration(thread, |registration| registration.turns.clear())
     }
 
     /// Whether the client started this turn, and its requests should come to us.
@@ -217,14 +245,16 @@ impl Registry {
     }
 
     /// Notes the end of a turn.
-    pub fn completed(&mut self, thread: &str, turn: &str) {
-        self.on_registration(thread, |registration| {
+    #[must_use]
+    pub fn completed(&mut self, thread: &str, turn: &str) -> Option<Generation> {
+        let ended = self.on_registration(thread, |registration| {
             registration.turns.retain(|known| known.as_str() != turn);
         });
         if let Some(thread) = self.threads.find_mut(thread) {
             thread.native.take_if(|(known, _)| known.as_str() == turn);
             thread.running.retain(|known| known.as_str() != turn);
         }
+        ended
     }
 
     /// Binds a turn that codex started itself to its text.
@@ -254,16 +284,40 @@ impl Registry {
         self.threads.iter().flat_map(of_thread).collect()
     }
 
-    fn on_registration(&mut self, thread: &str, change: impl FnOnce(&mut Registration)) {
-        let Some(thread) = self.threads.find_mut(thread) else {
-            return;
-        };
+    /// Notes what the text of a thread's turn that begins now was given for.
+    pub fn note_given(&mut self, thread: &str, given_for: GivenFor) {
+        if let Some(thread) = self.threads.find_mut(thread) {
+            thread.given_for = given_for;
+        }
+    }
+
+    /// Notes the text for what happens between the turns of a thread.
+    pub fn note_current(&mut self, thread: &str, current: Option<Arc<Snapshot>>) {
+        if let Some(thread) = self.threads.find_mut(thread) {
+            thread.current = current;
+        }
+    }
+
+    /// The ids of all threads.
+    pub fn ids(&self) -> Vec<ThreadId> {
+        self.threads.iter().map(|(id, _)| id.clone()).collect()
+    }
+
+    /// Changes a registration; gives what the client gave for its turn alone, if it ends by that.
+    fn on_registration(
+        &mut self,
+        thread: &str,
+        change: impl FnOnce(&mut Registration),
+    ) -> Option<Generation> {
+        let thread = self.threads.find_mut(thread)?;
         if let Some(registration) = &mut thread.registration {
             change(registration);
         }
-        thread
-            .registration
-            .take_if(|registration| registration.unanswered == 0 && registration.turns.is_empty());
+        let ended = thread.registration.take_if(|registration| {
+            registration.unanswered == 0 && registration.turns.is_empty()
+        })?;
+        // A turn that codex refused never was: what was given waits for the next.
+        ended.given.filter(|_| ended.has_begun)
     }
 }
 

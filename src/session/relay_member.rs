@@ -1,18 +1,26 @@
 //! The `relay` member of a thread's or turn's params: read strictly, and taken out of the line.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use serde_json::Value;
 
 use crate::base::ids::ProfileId;
+use crate::context::given::Given;
+use crate::context::reference::Reference;
 use crate::context::turn_kind::TurnKind;
+use crate::session::given_params;
 use crate::wire::edit::{Edit, apply};
 use crate::wire::scan::{Member, Members, key_is};
 
 /// What a client says to the relay in the params of a thread or a turn.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RelayMember {
+    /// The context, in place of all others.
+    pub context: Option<Arc<Given>>,
+    /// The references, in place of all others.
+    pub references: Option<Arc<[Reference]>>,
     /// What the turn, or the turns of the thread, are for.
     pub kind: Option<TurnKind>,
     /// What goes at the end of a heartbeat's input.
@@ -94,12 +102,8 @@ fn read(value: &Value, scope: Scope) -> Result<RelayMember, String> {
     };
     let mut faults = Vec::new();
     for (name, value) in map {
-        let is_of_turn = matches!(name.as_str(), "scratch" | "toolsDisabled");
-        let known = match name.as_str() {
-            "scratch" | "toolsDisabled" if scope == Scope::Thread => false,
-            "kind" | "profile" | "memoryTools" | "scratch" | "toolsDisabled" => true,
-            _ => false,
-        };
+        let is_of_turn = OF_TURN.contains(&name.as_str());
+        let known = OF_BOTH.contains(&name.as_str()) || (is_of_turn && scope == Scope::Turn);
         if !known {
             faults.push(unknown(name, is_of_turn, scope));
         } else if !value.is_null()
@@ -124,6 +128,8 @@ impl RelayMember {
             value.as_bool().map(Some).ok_or_else(expected)
         };
         match name {
+            "context" => self.context = Some(given_params::context(value)?),
+            "references" => self.references = Some(given_params::references(value)?),
             "kind" => {
                 let words: Vec<&str> = TurnKind::ALL.iter().map(|(word, _)| *word).collect();
                 let expected = || format!("one of {}", words.join(", "));
@@ -148,12 +154,10 @@ impl RelayMember {
 
 fn unknown(name: &str, is_of_turn: bool, scope: Scope) -> String {
     let shown: String = name.chars().take(SHOWN_CHARS).collect();
+    let both = OF_BOTH.join(", ");
     let (known, place) = match scope {
-        Scope::Thread => ("kind, profile, memoryTools", "a thread"),
-        Scope::Turn => (
-            "kind, scratch, profile, memoryTools, toolsDisabled",
-            "a turn",
-        ),
+        Scope::Thread => (both, "a thread"),
+        Scope::Turn => (format!("{both}, {}", OF_TURN.join(", ")), "a turn"),
     };
     let what = if is_of_turn {
         "is a member for turn/start alone"
@@ -162,6 +166,12 @@ fn unknown(name: &str, is_of_turn: bool, scope: Scope) -> String {
     };
     format!("relay.{shown}: {what}; {place} takes {known}")
 }
+
+/// What it may hold on a thread and on a turn.
+pub const OF_BOTH: [&str; 4] = ["context", "kind", "profile", "memoryTools"];
+
+/// What it may hold on a turn beside that.
+pub const OF_TURN: [&str; 3] = ["references", "scratch", "toolsDisabled"];
 
 /// The member's name.
 const NAME: &str = "relay";
@@ -228,8 +238,16 @@ mod tests {
                 profile: ProfileId::new("ada"),
                 memory_tools: Some(true),
                 tools_disabled: Some(false),
+                ..RelayMember::default()
             })
         );
+        let given = r#"{"context":{"text":"t"},"references":[{"name":"n","text":"r"}]}"#;
+        let member = read(given, Scope::Turn).unwrap();
+        assert_eq!(
+            member.context.as_deref(),
+            Some(&Given::of_text("t".to_owned()))
+        );
+        assert_eq!(member.references.unwrap().len(), 1);
         for empty in ["null", "{}", r#"{"kind":null,"scratch":" \n"}"#] {
             assert_eq!(
                 read(empty, Scope::Turn),
@@ -262,7 +280,12 @@ mod tests {
             (
                 r#"{"context":{}}"#,
                 Scope::Turn,
-                "relay.context: is no member that this relay knows",
+                "relay.context: expected text or sections",
+            ),
+            (
+                r#"{"references":[]}"#,
+                Scope::Thread,
+                "relay.references: is a member for turn/start alone",
             ),
             (
                 r#"{"policy":""}"#,

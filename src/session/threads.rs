@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::base::ids::{ProfileId, ThreadId};
 use crate::base::limits::MAX_THREADS;
+use crate::context::given::Given;
 use crate::context::snapshot::Snapshot;
 use crate::context::turn_kind::TurnKind;
 use crate::context::wish::Wish;
@@ -17,6 +18,7 @@ use crate::session::eligibility::Ineligible;
 use crate::session::intercept::{ClientVerdict, Prepare, Request, Target, rewritten};
 use crate::session::machine::{Denial, Meaning, Session};
 use crate::session::methods::ThreadWay;
+use crate::session::registrations::{InForce, Registered};
 use crate::session::relay_member::RelayMember;
 use crate::wire::envelope::{member, member_text};
 
@@ -34,14 +36,17 @@ pub struct Habits {
 }
 
 impl Habits {
-    /// What a turn with `member` wishes.
-    pub fn wish(&self, member: &RelayMember) -> Wish {
-        let has_tools = member.memory_tools.unwrap_or(self.memory_tools);
+    /// What a turn with `member` wishes, where the client has given what is `in_force`.
+    pub fn wish(&self, member: &RelayMember, in_force: InForce) -> Wish {
+        let has_tools = member.memory_tools.or(in_force.memory_tools);
+        let has_tools = has_tools.unwrap_or(self.memory_tools);
         Wish {
             kind: member.kind.unwrap_or(self.kind),
             profile: member.profile.clone().or_else(|| self.profile.clone()),
             has_memory_tools: has_tools && member.tools_disabled != Some(true),
             folder: self.folder.clone(),
+            given: member.context.clone().or(in_force.given),
+            references: member.references.clone().or(in_force.references),
         }
     }
 }
@@ -51,6 +56,8 @@ impl Habits {
 pub(super) struct OpenThread {
     pub(super) request: Request,
     habits: Habits,
+    /// What the client gives for the thread.
+    pub(super) given: Option<Arc<Given>>,
 }
 
 /// A thread whose route waits for codex's answers.
@@ -58,6 +65,8 @@ pub(super) struct OpenThread {
 pub(super) struct Route {
     pub(super) thread: OpenThread,
     pub(super) snapshot: Option<Arc<Snapshot>>,
+    /// What the thread will have.
+    pub(super) registered: Option<Registered>,
 }
 
 impl Session {
@@ -68,21 +77,34 @@ impl Session {
         request: Request,
         member: RelayMember,
     ) -> ClientVerdict {
+        let named = match way {
+            ThreadWay::Resume => member_text(line, &request.params, &["threadId"]),
+            ThreadWay::Start | ThreadWay::Fork => None,
+        };
+        let known = named.as_ref().and_then(|id| self.registry.find(id));
         // Those that are being opened count: a client may send many before it reads an answer.
         let is_opening = |meaning: &Meaning| matches!(meaning, Meaning::Thread { .. });
-        let is_known = way == ThreadWay::Resume
-            && member_text(line, &request.params, &["threadId"])
-                .is_some_and(|id| self.registry.find(&id).is_some());
-        if !is_known && self.registry.room() <= self.pending.count(is_opening) {
-            let denial = Denial::Busy {
-                what: "threads are open",
-                limit: MAX_THREADS,
-            };
+        let is_full = known.is_none() && self.registry.room() <= self.pending.count(is_opening);
+        let denial = if is_full {
+            Some(Denial::busy("threads are open", MAX_THREADS))
+        } else {
+            self.cannot_give(named.as_deref(), member.context.is_some())
+        };
+        if let Some(denial) = denial {
             return self.refuse(request.id, denial);
         }
-        let habits = self.habits(line, way, &request.params, member);
-        let wish = habits.wish(&RelayMember::default());
-        let target = Target::Thread(OpenThread { request, habits });
+        let habits = self.habits(line, way, &request.params, &member);
+        let given = member.context;
+        let mut wish = habits.wish(
+            &RelayMember::default(),
+            self.registrations.usual(named.as_deref()),
+        );
+        wish.given = given.clone().or(wish.given);
+        let target = Target::Thread(OpenThread {
+            request,
+            habits,
+            given,
+        });
         ClientVerdict::Prepare(Prepare { wish, target })
     }
 
@@ -94,7 +116,7 @@ impl Session {
         line: &[u8],
         way: ThreadWay,
         params: &Range<usize>,
-        member: RelayMember,
+        member: &RelayMember,
     ) -> Habits {
         let known = match way {
             ThreadWay::Resume => member_text(line, params, &["threadId"])
@@ -108,7 +130,7 @@ impl Session {
         };
         Habits {
             kind: member.kind.unwrap_or(known.kind),
-            profile: member.profile.or(known.profile),
+            profile: member.profile.clone().or(known.profile),
             memory_tools: member.memory_tools.unwrap_or(known.memory_tools),
             folder: member_text(line, params, &["cwd"])
                 .map(PathBuf::from)
@@ -120,10 +142,16 @@ impl Session {
     pub(super) fn route(
         &mut self,
         line: &Bytes,
-        Route { thread, snapshot }: Route,
+        Route {
+            thread,
+            snapshot,
+            registered,
+        }: Route,
         ineligible: Option<Ineligible>,
     ) -> ClientVerdict {
-        let OpenThread { request, habits } = thread;
+        let OpenThread {
+            request, habits, ..
+        } = thread;
         if let Some(why) = ineligible {
             let reason = why.code();
             tracing::warn!(
@@ -142,6 +170,7 @@ impl Session {
             // An oversized text refuses the turn, which can say why, not the thread.
             snapshot: snapshot.filter(|snapshot| self.measure(snapshot).is_ok()),
             habits,
+            registered,
         };
         self.pending.settle(request.id, meaning);
         rewritten(edit.into_iter().collect())

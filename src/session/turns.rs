@@ -15,8 +15,9 @@ use crate::session::config_edit;
 use crate::session::intercept::{Ask, ClientVerdict, Prepare, Request, Target, Then, rewritten};
 use crate::session::machine::{Denial, Meaning, Remark, Session};
 use crate::session::own::OwnId;
-use crate::session::registry::Thread;
+use crate::session::registry::{GivenFor, Thread};
 use crate::session::relay_member::RelayMember;
+use crate::session::threads::Habits;
 use crate::wire::edit::Edit;
 use crate::wire::envelope::{Envelope, member_text};
 
@@ -26,6 +27,8 @@ pub(super) struct StartTurn {
     request: Request,
     thread: ThreadId,
     scratch: Option<String>,
+    /// The client has given a text for this turn alone.
+    is_given: bool,
 }
 
 /// A turn that waits until its thread was told of the references.
@@ -52,20 +55,31 @@ impl Session {
         let known = thread
             .as_ref()
             .and_then(|id| self.registry.find(id.as_str()));
-        let wish = known.map_or_else(
-            || Wish {
-                kind: member.kind.unwrap_or_default(),
-                ..Wish::default()
-            },
-            |known| known.habits.wish(&member),
-        );
+        let in_force = self
+            .registrations
+            .for_turn(thread.as_ref().map(ThreadId::as_str));
+        let unknown = Habits::default();
+        let habits = known.map_or(&unknown, |known| &known.habits);
+        let wish = habits.wish(&member, in_force);
         if member.scratch.is_some() && wish.kind != TurnKind::Heartbeat {
             let fault = "relay.scratch: goes with kind heartbeat alone".to_owned();
             let denial = Denial::RelayMember { fault };
             return self.refuse(request.id, denial);
         }
         let is_known = known.is_some();
+        let has_slot = thread
+            .as_ref()
+            .is_some_and(|id| self.registrations.turn(id.as_str()).is_some());
+        let is_given = member.context.is_some() || has_slot;
+        let gives = member.context.is_some() || member.references.is_some();
+        if let Some(denial) = self.cannot_give(None, gives).filter(|_| gives) {
+            return self.refuse(request.id, denial);
+        }
         let Some(thread) = thread.filter(|_| is_known) else {
+            // What was given for this turn would be lost without a word.
+            if is_given || gives {
+                return self.refuse(request.id, Denial::ThreadUnknown);
+            }
             let edit = scratch_edit(line, &request.params, member.scratch.as_deref());
             return rewritten(edit.into_iter().collect());
         };
@@ -73,9 +87,16 @@ impl Session {
             request,
             thread,
             scratch: member.scratch,
+            is_given,
         };
+        // A steer keeps the text of its turn, whatever it brings.
         if let Some(generation) = self.registry.steer(turn.thread.as_str()) {
             return self.send_turn(line, turn, Some(generation));
+        }
+        if member.context.is_some() {
+            // Newer than what was set for the next turn: it takes its place.
+            self.registrations.end_turn(turn.thread.as_str(), None);
+            self.registrations.note_any();
         }
         let target = Target::Turn(turn);
         ClientVerdict::Prepare(Prepare { wish, target })
@@ -170,9 +191,16 @@ impl Session {
             return self.send_turn(line, turn, None);
         }
         // The text of a turn that is unlike the others isn't one for the requests between turns.
-        let is_usual =
-            known.is_some_and(|known| known.habits.wish(&RelayMember::default()) == *wish);
+        let is_usual = !turn.is_given && self.usual_wish(turn.thread.as_str()) == *wish;
         let thread = turn.thread.as_str();
+        let slot = self.registrations.turn(thread);
+        let slot = slot.map(|registered| registered.generation.clone());
+        let given_for = if turn.is_given {
+            GivenFor::OneTurn
+        } else {
+            GivenFor::AnyTurn
+        };
+        self.registry.note_given(thread, given_for);
         if let Some(change) = self
             .registry
             .note_text(thread, &prepared.snapshot, is_usual)
@@ -181,7 +209,10 @@ impl Session {
             self.remarks.push(Remark::ContextChanged { thread, change });
         }
         let snapshot = Arc::clone(&prepared.snapshot);
-        let admitted = self.registry.admit(turn.thread.as_str(), fresh, snapshot);
+        let generation = slot.clone().unwrap_or(fresh);
+        let admitted = self
+            .registry
+            .admit(turn.thread.as_str(), generation, snapshot, slot);
         self.send_turn(line, turn, admitted)
     }
 
@@ -210,6 +241,7 @@ impl Session {
             request: Request { id, params },
             thread,
             scratch,
+            ..
         } = turn;
         let mut edits = Vec::new();
         edits.extend(scratch_edit(line, &params, scratch.as_deref()));

@@ -1,4 +1,5 @@
 use super::*;
+use crate::context::supplier::Supplier;
 use crate::session::machine::Config;
 use crate::wire::edit::apply;
 
@@ -24,6 +25,7 @@ impl Story {
                 max_context_bytes: 100,
                 bar: None,
                 own_prefix: "own-".to_owned(),
+                supplier: Supplier::Workspace,
             }),
             next: 0,
             asked: Vec::new(),
@@ -83,6 +85,11 @@ impl Story {
                 }
                 ClientVerdict::Rewrite(edits) => break edits,
                 ClientVerdict::Pass => break Vec::new(),
+                ClientVerdict::Answer(_)
+                | ClientVerdict::Drop
+                | ClientVerdict::Interrupt { .. } => {
+                    panic!("a turn is started")
+                }
                 ClientVerdict::Refuse { denial, .. } => panic!("{denial:?}"),
             }
         };

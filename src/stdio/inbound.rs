@@ -156,7 +156,17 @@ impl Inbound {
                     self.session
                         .with(|session| session.on_bare_line(&line, member))
                 }
+                ClientVerdict::Drop => return Ok(()),
                 ClientVerdict::Pass => return to.write_all(&line).await,
+                ClientVerdict::Answer(line) => {
+                    // The client may have stopped reading: then there is nobody to tell.
+                    let _ = self.client.send(line).await;
+                    return Ok(());
+                }
+                ClientVerdict::Interrupt { .. } => {
+                    to.write_all(&line).await?;
+                    return to.flush().await;
+                }
                 ClientVerdict::Rewrite(edits) => {
                     for piece in pieces(&line, edits) {
                         to.write_all(&piece).await?;

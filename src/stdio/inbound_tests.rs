@@ -2,6 +2,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 use tokio::task::JoinSet;
 
 use super::*;
+use crate::context::supplier::Supplier;
 use crate::session::machine::{Config, Session};
 use crate::session::observe::CodexVerdict;
 use crate::stdio::writer::queue;
@@ -13,6 +14,7 @@ async fn overloaded_codex_is_asked_again() {
         max_context_bytes: 100,
         bar: None,
         own_prefix: "own-".to_owned(),
+        supplier: Supplier::Workspace,
     }));
     let (answer, answers) = mpsc::channel(4);
     let (_codex, client, _lines) = queue();

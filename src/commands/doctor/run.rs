@@ -150,6 +150,10 @@ async fn version(program: &Path, config: &DoctorConfig) -> Option<String> {
 async fn workspace(config: &DoctorConfig) -> Vec<Check> {
     let local = match &config.feed {
         Feed::Local(local) if local.workspace.is_some() => Arc::clone(local),
+        Feed::Client(_) => {
+            let found = "none: the client gives the context of its turns";
+            return vec![Check::new("workspace", Status::Skipped, found)];
+        }
         Feed::Local(_) | Feed::Nobody => {
             let found = "none: nothing of an agent is added to requests";
             return vec![Check::new("workspace", Status::Skipped, found)];

@@ -7,6 +7,7 @@ mod bytes;
 mod context;
 mod deaths;
 mod eligibility;
+mod gateway;
 mod injection;
 mod oversize;
 mod passing;

@@ -114,8 +114,8 @@ async fn relay_member_is_strict_and_never_reaches_codex(case: Case) {
             "relay.mood: is no member that this relay knows",
         ),
         (
-            json!({"context": {"text": "x"}}),
-            "relay.context: is no member",
+            json!({"context": {"text": "x", "sections": []}}),
+            "relay.context: expected either text or sections, not both",
         ),
         (
             json!({"profile": "../ada"}),

@@ -1,0 +1,469 @@
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::base::ids::TurnId;
+use crate::base::reason::Reason;
+use crate::context::given::{compose_given, replace_references};
+use crate::session::decide::{Decision, ParentRequest, Purpose};
+use crate::session::machine::Config;
+use crate::wire::edit::apply;
+
+/// A client that gives its contexts, in front of a codex that agrees with everything.
+struct Story {
+    session: Session,
+    next: u64,
+    /// The generation that each thread's last turn carries.
+    generations: BTreeMap<String, String>,
+}
+
+impl Story {
+    fn of(supplier: Supplier) -> Self {
+        let mut story = Self {
+            session: Session::new(Config {
+                base_url: "http://127.0.0.1:1/s/v1".to_owned(),
+                max_context_bytes: 100,
+                bar: None,
+                own_prefix: "own-".to_owned(),
+                supplier,
+            }),
+            next: 0,
+            generations: BTreeMap::new(),
+        };
+        let params = json!({"capabilities": {"experimentalApi": true}});
+        story.call("initialize", &params).unwrap();
+        story.codex(&json!({"id": 1, "result": {}}));
+        story
+    }
+
+    fn with_thread() -> Self {
+        let mut story = Self::of(Supplier::Client);
+        story.open("t", &json!({}));
+        story
+    }
+
+    fn open(&mut self, thread: &str, params: &Value) {
+        self.call("thread/start", params).unwrap();
+        self.answer(&json!({"thread": {"id": thread}}));
+    }
+
+    /// Sends a request; gives what codex gets of it, or the relay's own answer.
+    fn call(&mut self, method: &str, params: &Value) -> Result<Value, Denial> {
+        self.next += 1;
+        let line = json!({"id": self.next, "method": method, "params": params});
+        self.line(&format!("{line}\n"))
+            .map(|line| serde_json::from_str(&line.expect("not dropped")).expect("a line of JSON"))
+    }
+
+    fn line(&mut self, line: &str) -> Result<Option<String>, Denial> {
+        let mut line = Bytes::from(line.to_owned());
+        let text = |line: &Bytes| Ok(Some(String::from_utf8(line.to_vec()).unwrap()));
+        let mut verdict = self.session.on_client_line(&line);
+        loop {
+            verdict = match verdict {
+                ClientVerdict::Bare { line: bare, member } => {
+                    line = bare;
+                    self.session.on_bare_line(&line, member)
+                }
+                ClientVerdict::Prepare(prepare) => {
+                    let prepared = prepared(&prepare.wish);
+                    self.next += 1;
+                    let fresh = Generation::new(format!("g{}", self.next)).unwrap();
+                    self.session
+                        .on_context(&line, prepare, Some(Arc::new(prepared)), fresh)
+                }
+                ClientVerdict::Ask(ask) => self.session.on_own_answer(&line, ask, None),
+                ClientVerdict::Answer(line) => return text(&line),
+                ClientVerdict::Drop => return Ok(None),
+                ClientVerdict::Interrupt { .. } | ClientVerdict::Pass => return text(&line),
+                ClientVerdict::Rewrite(edits) => return text(&apply(&line, edits)),
+                ClientVerdict::Refuse { denial, .. } => return Err(denial),
+            }
+        }
+    }
+
+    fn codex(&mut self, line: &Value) {
+        self.session
+            .on_codex_line(&Bytes::from(format!("{line}\n")));
+    }
+
+    /// Answers the client's last request.
+    fn answer(&mut self, result: &Value) {
+        for id in 1..=self.next {
+            self.codex(&json!({"id": id, "result": result}));
+        }
+    }
+
+    fn set(&mut self, params: &Value) -> Result<Value, Denial> {
+        Ok(self.call("relay/context/set", params)?["result"].clone())
+    }
+
+    /// Starts a turn that runs from then on.
+    fn start(&mut self, thread: &str, turn: &str, relay: &Value) -> Result<(), Denial> {
+        let params = json!({"threadId": thread, "input": [], "relay": relay});
+        let sent = self.call("turn/start", &params)?;
+        let generation = &sent["params"]["responsesapiClientMetadata"]["codex_relay_generation"];
+        let generation = generation.as_str().expect("a generation").to_owned();
+        self.generations.insert(thread.to_owned(), generation);
+        self.answer(&json!({"turn": {"id": turn}}));
+        Ok(())
+    }
+
+    fn end(&mut self, thread: &str, turn: &str) {
+        let params = json!({"threadId": thread, "turn": {"id": turn, "status": "interrupted"}});
+        self.codex(&json!({"method": "turn/completed", "params": params}));
+    }
+
+    /// The text that a request of a thread's last turn gets.
+    fn text(&self, thread: &str) -> String {
+        let generation = self.generations.get(thread).map(String::as_str);
+        told(&self.decide(thread, generation, Purpose::Turn))
+    }
+
+    fn decide(&self, thread: &str, generation: Option<&str>, purpose: Purpose) -> Decision {
+        self.session.decide(&ParentRequest {
+            thread: ThreadId::new(thread).unwrap(),
+            turn: TurnId::new("any"),
+            generation: generation.and_then(Generation::new),
+            purpose,
+        })
+    }
+
+    /// Runs a turn, and gives its text.
+    fn turn(&mut self, thread: &str, relay: &Value) -> String {
+        self.start(thread, "u", relay).unwrap();
+        let text = self.text(thread);
+        self.end(thread, "u");
+        text
+    }
+}
+
+fn prepared(wish: &Wish) -> Prepared {
+    let Some(given) = &wish.given else {
+        return Prepared::of_text("workspace".to_owned());
+    };
+    let mut prepared = compose_given(given, "", wish);
+    let references = wish.references.as_deref().unwrap_or_default();
+    replace_references(&mut prepared, references, wish);
+    prepared
+}
+
+fn told(decision: &Decision) -> String {
+    match decision {
+        Decision::Inject(snapshot) => snapshot.text().to_owned(),
+        Decision::Prepare(_)
+        | Decision::Refuse(_)
+        | Decision::RefuseOwnTurn
+        | Decision::Untouched => format!("{decision:?}"),
+    }
+}
+
+fn fault(result: Result<Value, Denial>) -> String {
+    match result {
+        Err(Denial::RelayParams { fault, .. } | Denial::RelayMember { fault }) => fault,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn registration_for_a_turn_ends_with_it_and_that_for_a_thread_stays() {
+    let mut story = Story::with_thread();
+    let set = json!({"threadId": "t", "scope": "thread", "text": "thread"});
+    let told = story.set(&set).unwrap();
+    assert_eq!(told["bytes"], 6);
+    assert!(told["generation"].is_string());
+    let set = json!({"threadId": "t", "scope": "turn", "text": "turn"});
+    let first = story.set(&set).unwrap();
+    assert_eq!(story.turn("t", &Value::Null), "turn");
+    assert_eq!(first["generation"], story.generations["t"].as_str());
+    assert_eq!(story.turn("t", &Value::Null), "thread");
+    assert_eq!(
+        story.turn("t", &json!({"context": {"text": "member"}})),
+        "member"
+    );
+    assert_eq!(story.turn("t", &Value::Null), "thread");
+    assert_eq!(
+        story
+            .call("relay/context/clear", &json!({"threadId": "t"}))
+            .unwrap()["result"],
+        json!({})
+    );
+    assert_eq!(story.turn("t", &Value::Null), "workspace");
+}
+
+#[test]
+fn running_turn_keeps_its_text_whatever_is_set_meanwhile() {
+    let mut story = Story::with_thread();
+    let set = |text: &str| json!({"threadId": "t", "scope": "turn", "text": text});
+    story.set(&set("first")).unwrap();
+    story.start("t", "u1", &Value::Null).unwrap();
+    let first = story.generations["t"].clone();
+    story.set(&set("second")).unwrap();
+    story.set(&set("third")).unwrap();
+    assert_eq!(story.text("t"), "first");
+    assert_eq!(
+        told(&story.decide("t", None, Purpose::Turn)),
+        "first",
+        "of a client without experimentalApi"
+    );
+    // A second turn/start is a steer: it keeps the turn's text, whatever it brings.
+    let steer = json!({"context": {"text": "steer"}, "references": []});
+    story.start("t", "u1", &steer).unwrap();
+    assert_eq!(
+        (story.text("t"), &story.generations["t"]),
+        ("first".to_owned(), &first)
+    );
+    story.end("t", "u1");
+    assert_eq!(
+        story.decide("t", Some(&first), Purpose::Turn),
+        Decision::Refuse(Reason::GenerationStale)
+    );
+    assert_eq!(story.turn("t", &Value::Null), "third");
+    assert_eq!(story.turn("t", &Value::Null), "workspace");
+}
+
+#[test]
+fn generation_of_what_is_registered_is_live_and_that_of_what_was_replaced_is_not() {
+    let mut story = Story::with_thread();
+    let set = |text: &str| json!({"threadId": "t", "scope": "thread", "text": text});
+    let old = story.set(&set("old")).unwrap();
+    let old = old["generation"].as_str().unwrap();
+    assert_eq!(told(&story.decide("t", Some(old), Purpose::Turn)), "old");
+    let new = story.set(&set("new")).unwrap();
+    let new = new["generation"].as_str().unwrap();
+    assert_eq!(told(&story.decide("t", Some(new), Purpose::Turn)), "new");
+    let stale = Decision::Refuse(Reason::GenerationStale);
+    assert_eq!(story.decide("t", Some(old), Purpose::Turn), stale);
+    story.open("other", &json!({}));
+    assert_eq!(story.decide("other", Some(new), Purpose::Turn), stale);
+}
+
+#[test]
+fn turn_that_failed_to_start_leaves_what_was_given_for_the_next() {
+    let mut story = Story::with_thread();
+    let set = json!({"threadId": "t", "scope": "turn", "text": "turn"});
+    story.set(&set).unwrap();
+    story
+        .call("turn/start", &json!({"threadId": "t", "input": []}))
+        .unwrap();
+    for id in 1..=story.next {
+        story.codex(&json!({"id": id, "error": {"code": -32600, "message": "no"}}));
+    }
+    assert_eq!(story.turn("t", &Value::Null), "turn");
+    story.set(&set).unwrap();
+    let closed = json!({"method": "thread/closed", "params": {"threadId": "t"}});
+    story.codex(&closed);
+    story.open("t", &json!({}));
+    assert_eq!(
+        story.turn("t", &Value::Null),
+        "workspace",
+        "gone with its thread"
+    );
+}
+
+#[test]
+fn turn_of_codex_itself_gets_no_text_that_was_for_one_turn() {
+    let mut story = Story::with_thread();
+    let own = |story: &Story| story.decide("t", None, Purpose::Turn);
+    story.turn("t", &json!({"context": {"text": "one"}}));
+    assert_eq!(own(&story), Decision::RefuseOwnTurn);
+    story
+        .set(&json!({"scope": "thread", "text": "default"}))
+        .unwrap();
+    assert_eq!(
+        own(&story),
+        Decision::RefuseOwnTurn,
+        "the thread had one of its own"
+    );
+    story
+        .set(&json!({"threadId": "t", "scope": "thread", "text": "thread"}))
+        .unwrap();
+    assert!(matches!(own(&story), Decision::Prepare(_)));
+    story.turn("t", &json!({"context": {"text": "one"}}));
+    assert!(matches!(own(&story), Decision::Prepare(_)));
+    let wish = story.session.usual_wish("t");
+    assert_eq!(
+        wish.given.as_deref(),
+        Some(&Given::of_text("thread".to_owned()))
+    );
+    story
+        .call("relay/context/clear", &json!({"threadId": "t"}))
+        .unwrap();
+    assert!(matches!(own(&story), Decision::Prepare(_)));
+    let wish = story.session.usual_wish("t");
+    assert_eq!(
+        wish.given.as_deref(),
+        Some(&Given::of_text("default".to_owned()))
+    );
+    story
+        .set(&json!({"threadId": "t", "scope": "turn", "text": "next"}))
+        .unwrap();
+    assert_eq!(own(&story), Decision::RefuseOwnTurn);
+}
+
+#[test]
+fn prewarm_gets_what_the_thread_has_between_its_turns() {
+    let mut story = Story::of(Supplier::Client);
+    story
+        .set(&json!({"scope": "thread", "text": "default"}))
+        .unwrap();
+    story.open("t", &json!({"relay": {"context": {"text": "thread"}}}));
+    story.open("other", &json!({}));
+    let prewarm = |story: &Story, thread| told(&story.decide(thread, None, Purpose::Prewarm));
+    assert_eq!(prewarm(&story, "t"), "thread");
+    assert_eq!(prewarm(&story, "other"), "default");
+    story
+        .set(&json!({"scope": "thread", "text": "newer"}))
+        .unwrap();
+    assert_eq!(prewarm(&story, "t"), "thread");
+    assert_eq!(prewarm(&story, "other"), "newer");
+    assert_eq!(story.turn("t", &json!({"context": {"text": "one"}})), "one");
+    assert_eq!(prewarm(&story, "t"), "thread");
+    story
+        .call("relay/context/clear", &json!({"threadId": "t"}))
+        .unwrap();
+    assert_eq!(prewarm(&story, "t"), "newer");
+    story.call("relay/context/clear", &json!({})).unwrap();
+    assert_eq!(
+        story.decide("other", None, Purpose::Prewarm),
+        Decision::Untouched
+    );
+}
+
+#[test]
+fn text_over_the_bound_is_refused_with_its_sections_wherever_it_is_given() {
+    let mut story = Story::with_thread();
+    let sections = json!([
+        {"name": "notes", "text": "\u{20ac}".repeat(20)},
+        {"name": "persona", "text": "p".repeat(41)},
+    ]);
+    let context = json!({"sections": sections});
+    let start = json!({"relay": {"context": context}});
+    let turn = json!({"threadId": "t", "input": [], "relay": {"context": context}});
+    let set = json!({"threadId": "t", "scope": "thread", "sections": sections});
+    for (method, params) in [
+        ("relay/context/set", set),
+        ("thread/start", start),
+        ("turn/start", turn),
+    ] {
+        let Err(Denial::ContextTooLarge {
+            bytes, sections, ..
+        }) = story.call(method, &params)
+        else {
+            panic!("{method} is refused");
+        };
+        assert_eq!(bytes, 103);
+        let told: Vec<_> = sections.iter().map(|it| (&*it.name, it.bytes)).collect();
+        assert_eq!(told, [("persona", 41), ("notes", 62)]);
+    }
+    assert_eq!(
+        story.turn("t", &Value::Null),
+        "workspace",
+        "nothing was kept"
+    );
+    let fits = json!({"threadId": "t", "scope": "thread", "text": "x".repeat(100)});
+    assert_eq!(story.set(&fits).unwrap()["bytes"], 100);
+}
+
+#[test]
+fn everything_that_is_wrong_with_params_is_named() {
+    let mut story = Story::with_thread();
+    for (params, named) in [
+        (json!([]), vec!["expected an object as params"]),
+        (
+            json!({}),
+            vec!["scope is missing", "expected text or sections"],
+        ),
+        (
+            json!({"scope": "turn", "text": "x"}),
+            vec!["scope turn needs a threadId"],
+        ),
+        (
+            json!({"scope": "ever", "text": 7, "mood": 1, "tone": 2, "memoryTools": "yes"}),
+            vec![
+                "unknown params: mood, tone",
+                "scope: expected turn or thread",
+                "text to be a text",
+                "memoryTools: expected",
+            ],
+        ),
+        (
+            json!({"threadId": 7, "scope": "thread", "text": "x", "sections": []}),
+            vec!["threadId: expected the id of a thread", "not both"],
+        ),
+        (
+            json!({"threadId": "", "scope": "thread", "text": "x"}),
+            vec!["threadId is empty"],
+        ),
+        (
+            json!({"scope": "thread", "text": "x", "references": {}}),
+            vec!["references: expected a list"],
+        ),
+    ] {
+        let fault = fault(story.call("relay/context/set", &params));
+        for named in named {
+            assert!(fault.contains(named), "{params}: {fault}");
+        }
+    }
+    let fault = |story: &mut Story, method: &str, params: &Value| fault(story.call(method, params));
+    let words = fault(&mut story, "relay/info", &json!({"x": 1}));
+    assert!(
+        words.contains("unknown params: x; it takes none"),
+        "{words}"
+    );
+    let words = fault(&mut story, "relay/context/clear", &json!({"scope": "turn"}));
+    assert!(words.contains("it takes threadId"), "{words}");
+    let unknown = story.call("relay/context/get", &json!({}));
+    assert!(
+        matches!(unknown, Err(Denial::RelayMethodUnknown { .. })),
+        "{unknown:?}"
+    );
+}
+
+#[test]
+fn notifications_are_dropped_and_requests_without_params_answered() {
+    let mut story = Story::of(Supplier::Client);
+    let dropped = story.line("{\"method\":\"relay/context/clear\",\"params\":{}}\n");
+    assert_eq!(dropped, Ok(None));
+    for params in ["", ",\"params\":null", ",\"params\":{}"] {
+        let line = format!("{{\"id\":\"a\\u0062\",\"method\":\"relay/\\u0069nfo\"{params}}}\n");
+        let answer = story.line(&line).unwrap().unwrap();
+        assert!(
+            answer.starts_with("{\"id\":\"a\\u0062\",\"result\":{"),
+            "{answer}"
+        );
+    }
+    assert!(story.session.must_read("relay/anything"));
+}
+
+#[test]
+fn context_for_a_thread_that_is_not_open_waits_for_it_but_a_turn_there_is_refused() {
+    let mut story = Story::with_thread();
+    story
+        .set(&json!({"threadId": "later", "scope": "thread", "text": "x"}))
+        .unwrap();
+    let turn = json!({"threadId": "never", "input": [], "relay": {"context": {"text": "x"}}});
+    assert_eq!(story.call("turn/start", &turn), Err(Denial::ThreadUnknown));
+    story
+        .set(&json!({"threadId": "never", "scope": "turn", "text": "x"}))
+        .unwrap();
+    let turn = json!({"threadId": "never", "input": []});
+    assert_eq!(story.call("turn/start", &turn), Err(Denial::ThreadUnknown));
+    story
+        .call("thread/resume", &json!({"threadId": "later"}))
+        .unwrap();
+    story.answer(&json!({"thread": {"id": "later"}}));
+    assert_eq!(story.turn("later", &Value::Null), "x");
+}
+
+#[test]
+fn nothing_is_taken_where_contexts_are_switched_off() {
+    let mut story = Story::of(Supplier::Nobody);
+    story.open("t", &json!({}));
+    let set = json!({"scope": "thread", "text": "x"});
+    assert_eq!(story.set(&set), Err(Denial::NoContext));
+    let turn = json!({"threadId": "t", "input": [], "relay": {"context": {"text": "x"}}});
+    assert_eq!(story.call("turn/start", &turn), Err(Denial::NoContext));
+    let start = json!({"relay": {"context": {"text": "x"}}});
+    assert_eq!(story.call("thread/start", &start), Err(Denial::NoContext));
+    assert!(!story.session.has_given());
+}

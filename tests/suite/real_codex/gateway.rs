@@ -1,0 +1,138 @@
+//! The client as the one who gives the context: `relay/…`, and the `relay` member of its requests.
+
+use codex_relay::commands::witness::Recorded;
+use serde_json::{Value, json};
+
+use super::context::{instructions_of, turn};
+use crate::support::blocks;
+use crate::support::case::Case;
+use crate::support::client::Client;
+use crate::support::persona;
+use crate::support::stage::{Stage, holds};
+use crate::support::story;
+
+/// Registers a text.
+async fn set(client: &mut Client, thread: &str, scope: &str, text: &str) -> Value {
+    let params = json!({"threadId": thread, "scope": scope, "text": text});
+    client.ok("relay/context/set", params).await
+}
+
+async fn client_gives_the_context_of_threads_and_turns(case: Case) {
+    let stage = Stage::set(case).await;
+    persona::write(&stage);
+    let mut client = stage
+        .relay()
+        .spied()
+        .option("--context", "client")
+        .start()
+        .await;
+    let info = client.ok("relay/info", json!({})).await;
+    assert_eq!(info["context"], "client");
+    let start = json!({"relay": {"context": {"sections": [
+        {"name": "memory", "text": "M"},
+        {"name": "persona", "text": "of the thread"},
+    ]}}});
+    let thread = client.thread("thread/start", start).await;
+    turn(&mut client, &thread, "one", Value::Null).await;
+    let told = set(&mut client, &thread, "turn", "of one turn").await;
+    assert_eq!(told["bytes"], 11);
+    turn(&mut client, &thread, "two", Value::Null).await;
+    let member = json!({
+        "context": {"text": "of the member"},
+        "references": [{"name": "notes", "text": "Noted-4c1d"}],
+    });
+    turn(&mut client, &thread, "three", member).await;
+    turn(&mut client, &thread, "four", Value::Null).await;
+    set(&mut client, &thread, "thread", "replaced").await;
+    turn(&mut client, &thread, "five", Value::Null).await;
+    let clear = json!({"threadId": thread});
+    client.ok("relay/context/clear", clear).await;
+    turn(&mut client, &thread, "six", Value::Null).await;
+    let default = json!({"scope": "thread", "text": "of the others"});
+    client.ok("relay/context/set", default).await;
+    turn(&mut client, &thread, "seven", Value::Null).await;
+    let unknown = client.call("relay/contexts", json!({})).await.unwrap_err();
+    assert_eq!(unknown["code"], -32601, "{unknown}");
+    assert!(client.close().await.success());
+    assert_each_turn_got_its_own(&stage, &thread);
+}
+matrix!(client_gives_the_context_of_threads_and_turns: transports);
+
+fn assert_each_turn_got_its_own(stage: &Stage, thread: &str) {
+    for (prompt, text) in [
+        ("one", "of the thread\n\nM"),
+        ("two", "of one turn"),
+        ("three", "of the member"),
+        ("four", "of the thread\n\nM"),
+        ("five", "replaced"),
+        ("six", ""),
+        ("seven", "of the others"),
+    ] {
+        let own = own_instructions(stage, thread);
+        let told = instructions_of(stage, thread, prompt);
+        assert_eq!(
+            told.strip_prefix(&*own).unwrap_or(&told).trim_start(),
+            text,
+            "{prompt}"
+        );
+    }
+    let block = &blocks::before(stage, thread, "three")[0];
+    assert!(
+        block.contains("<workspace_file path=\"notes\">\nNoted-4c1d\n"),
+        "{block}"
+    );
+    assert!(blocks::before(stage, thread, "four").is_empty());
+    let read = stage.copy_of_stdin();
+    for word in [
+        "relay/",
+        "\"relay\"",
+        "of the thread",
+        "of one turn",
+        "of the member",
+    ] {
+        assert!(!holds(&read, word), "codex has read {word}");
+    }
+}
+
+/// The instructions that codex itself sends on a thread: those of a request without a context.
+fn own_instructions(stage: &Stage, thread: &str) -> String {
+    let requests = stage.endpoint.model_requests();
+    let of_thread = requests.iter().filter(|it| it.thread() == Some(thread));
+    let mut all = of_thread.map(|it| it.instructions().unwrap_or_default().to_owned());
+    let shortest = all.by_ref().min_by_key(String::len);
+    shortest.unwrap_or_default()
+}
+
+async fn children_get_nothing_of_what_the_client_gives(case: Case) {
+    let stage = Stage::set(case).await;
+    let mut client = stage
+        .relay()
+        .tapped()
+        .option("--context", "client")
+        .start()
+        .await;
+    let thread = client.thread("thread/start", json!({})).await;
+    set(&mut client, &thread, "thread", persona::MARKER).await;
+    story::spawn_child(&mut client, &thread).await;
+    story::review(&mut client, &thread).await;
+    story::compact(&mut client, &thread).await;
+    assert!(client.close().await.success());
+    let traffic = stage.traffic().await;
+    let mut kinds = [0, 0];
+    for pair in &traffic.pairs {
+        let is_parent = pair.sent.thread() == Some(&thread)
+            && !pair.sent.is_child()
+            && pair.sent.purpose().is_some_and(|it| it == "turn");
+        kinds[usize::from(is_parent)] += 1;
+        if is_parent {
+            persona::assert_injected(pair);
+        } else if pair.sent.thread() != Some(&thread) {
+            persona::assert_untouched(pair);
+        }
+    }
+    assert!(kinds[0] >= 3 && kinds[1] >= 2, "{kinds:?}");
+    let of = |request: &&std::sync::Arc<Recorded>| persona::copies(request, persona::MARKER) > 0;
+    let requests = stage.endpoint.model_requests();
+    assert!(requests.iter().filter(of).all(|it| !it.is_child()));
+}
+matrix!(children_get_nothing_of_what_the_client_gives: transports);
