@@ -1,0 +1,77 @@
+//! What the relay costs, measured beside nginx and the direct way: `cargo bench`.
+//!
+//! Everything is on loopback; every measured exchange is checked byte for byte. Names of parts
+//! (`latency`, `streams`, `sockets`, `sessions`, `memory`, `stdio`) as arguments measure those
+//! alone; `--rounds N` sets how often each is repeated (10).
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stderr,
+    clippy::print_stdout,
+    clippy::string_slice,
+    clippy::unwrap_used,
+    reason = "a rig that can't measure stops, and its figures are its output"
+)]
+
+mod rig;
+
+use rig::goals::{self, Results};
+use rig::stage::Stage;
+use rig::{latency, memory, report, sessions, sockets, standin, stdio, streams};
+
+fn main() {
+    if standin::is_asked_for(std::env::args_os()) {
+        return standin::run();
+    }
+    let mut args: Vec<String> = std::env::args().skip(1).collect();
+    let rounds = rounds(&mut args);
+    args.retain(|arg| !arg.starts_with("--"));
+    let is_wanted = |part: &str| args.is_empty() || args.iter().any(|arg| arg == part);
+    let stage = Stage::set();
+    let mut results = Results::default();
+    if is_wanted("memory") {
+        results.memory = memory::run(&stage);
+        report::memory(&results.memory);
+    }
+    if is_wanted("stdio") {
+        let measured = stdio::run(&stage, rounds);
+        report::stdio(&measured);
+        results.stdio = Some(measured);
+    }
+    if is_wanted("streams") {
+        let measured = streams::run(&stage, rounds);
+        report::streams(&measured);
+        results.streams = Some(measured);
+    }
+    if is_wanted("sockets") {
+        results.sockets = sockets::run(&stage, rounds);
+        report::sockets(&results.sockets);
+    }
+    if is_wanted("sessions") {
+        results.sessions = sessions::run(&stage, rounds);
+        report::sessions(&results.sessions);
+    }
+    if is_wanted("latency") {
+        results.latency = latency::run(&stage, rounds);
+        report::latency(&results.latency);
+    }
+    goals::print(&results);
+}
+
+/// Takes `--rounds N` out of the arguments.
+fn rounds(args: &mut Vec<String>) -> usize {
+    let Some(at) = args.iter().position(|arg| arg == "--rounds") else {
+        return ROUNDS;
+    };
+    let value = args.drain(at..args.len().min(at + 2)).nth(1);
+    value
+        .and_then(|it| it.parse().ok())
+        .expect("--rounds takes a number")
+}
+
+const ROUNDS: usize = 10;
