@@ -27,6 +27,7 @@ use crate::session::shared::SharedSession;
 use crate::stdio::errors;
 use crate::stdio::inbound::{Inbound, Side};
 use crate::stdio::outbound::{Outbound, OutboundEnd};
+use crate::stdio::own;
 use crate::stdio::pipe::Pipe;
 use crate::stdio::writer::{self, OwnLines, Queued};
 use crate::upstream::client::Upstream;
@@ -160,7 +161,7 @@ pub async fn start(settings: Settings, codex_args: Vec<OsString>) -> Result<Part
 
 fn spawn_writer(tasks: &mut JoinSet<Part>, lines: mpsc::Receiver<Queued>) {
     tasks.spawn(async move {
-        if let Err(error) = writer::write_lines(lines, tokio::io::stdout()).await {
+        if let Err(error) = writer::write_lines(lines, own::output()).await {
             tracing::debug!(%error, "the client reads no more");
         }
         Part::Writer
@@ -205,7 +206,7 @@ fn own_prefix() -> Result<String, StartError> {
 
 fn spawn_inbound(tasks: &mut JoinSet<Part>, inbound: Inbound, stdin: ChildStdin) -> AbortHandle {
     tasks.spawn(async move {
-        match inbound.pump(tokio::io::stdin(), stdin).await {
+        match inbound.pump(own::input(), stdin).await {
             Side::Client => Part::InboundOfClient,
             Side::Codex => Part::Inbound,
         }
@@ -224,7 +225,7 @@ fn spawn_outbound(tasks: &mut JoinSet<Part>, outbound: Outbound, pipe: Pipe<Chil
 fn spawn_errors(tasks: &mut JoinSet<Part>, secret: &Secret, pipe: Pipe<ChildStderr>) {
     let redactor = StreamRedactor::new(secret);
     tasks.spawn(async move {
-        errors::pass(pipe, tokio::io::stderr(), redactor).await;
+        errors::pass(pipe, own::errors(), redactor).await;
         Part::Errors
     });
 }

@@ -3,5 +3,6 @@
 pub mod errors;
 pub mod inbound;
 pub mod outbound;
+pub mod own;
 pub mod pipe;
 pub mod writer;

@@ -1,0 +1,170 @@
+//! Our own standard streams, served as they become ready where they are pipes or sockets.
+//!
+//! The library has threads for them, since not every stream can be waited for: two wake-ups for each
+//! read and write. The flags of a stream are never changed: whoever else holds it shares them. A pipe
+//! is opened once more for us instead, and a socket is asked not to wait at each call.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use nix::sys::socket::{MsgFlags, recv, send};
+use nix::sys::stat::{SFlag, fstat};
+use tokio::io::unix::AsyncFd;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::unix::pipe;
+
+/// A stream to read.
+pub type Input = Box<dyn AsyncRead + Send + Unpin>;
+
+/// A stream to write.
+pub type Output = Box<dyn AsyncWrite + Send + Unpin>;
+
+/// What the client sends. To be called within a runtime, as all of these.
+pub fn input() -> Input {
+    match kind(io::stdin()) {
+        Kind::Pipe => match pipe::OpenOptions::new().open_receiver("/proc/self/fd/0") {
+            Ok(pipe) => Box::new(pipe),
+            Err(_) => Box::new(tokio::io::stdin()),
+        },
+        Kind::Socket(socket) => Box::new(socket),
+        Kind::Other => Box::new(tokio::io::stdin()),
+    }
+}
+
+/// Where the client reads.
+pub fn output() -> Output {
+    opened(io::stdout(), "/proc/self/fd/1").unwrap_or_else(|| Box::new(tokio::io::stdout()))
+}
+
+/// Where complaints go.
+pub fn errors() -> Output {
+    opened(io::stderr(), "/proc/self/fd/2").unwrap_or_else(|| Box::new(tokio::io::stderr()))
+}
+
+fn opened(stream: impl AsFd, path: &str) -> Option<Output> {
+    match kind(stream) {
+        // One whose reader is gone can't be opened: the library's own then says so at the first write.
+        Kind::Pipe => match pipe::OpenOptions::new().open_sender(path) {
+            Ok(pipe) => Some(Box::new(pipe)),
+            Err(_) => None,
+        },
+        Kind::Socket(socket) => Some(Box::new(socket)),
+        Kind::Other => None,
+    }
+}
+
+enum Kind {
+    Pipe,
+    Socket(Socket),
+    /// A file, a terminal, or something that can't be had.
+    Other,
+}
+
+fn kind(stream: impl AsFd) -> Kind {
+    let mode = fstat(stream.as_fd()).map_or(SFlag::empty(), |found| {
+        SFlag::from_bits_truncate(found.st_mode) & SFlag::S_IFMT
+    });
+    if mode == SFlag::S_IFIFO {
+        return Kind::Pipe;
+    }
+    if mode != SFlag::S_IFSOCK {
+        return Kind::Other;
+    }
+    let own = stream.as_fd().try_clone_to_owned().ok();
+    own.and_then(Socket::of).map_or(Kind::Other, Kind::Socket)
+}
+
+/// A socket that is asked at each call not to wait.
+struct Socket(AsyncFd<OwnedFd>);
+
+impl Socket {
+    #[expect(
+        unsafe_code,
+        reason = "a descriptor that we own, and that is never given away"
+    )]
+    fn of(own: OwnedFd) -> Option<Self> {
+        // SAFETY: an owned descriptor is open until it is dropped, and always has the same number.
+        let registered = unsafe { AsyncFd::register(own) };
+        registered.ok().map(Self)
+    }
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        loop {
+            let mut ready = ready!(self.0.poll_read_ready(cx))?;
+            let free = buffer.initialize_unfilled();
+            let tried =
+                ready.try_io(|socket| Ok(recv(socket.as_raw_fd(), free, MsgFlags::MSG_DONTWAIT)?));
+            if let Ok(read) = tried {
+                buffer.advance(read?);
+                return Poll::Ready(Ok(()));
+            }
+        }
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            let mut ready = ready!(self.0.poll_write_ready(cx))?;
+            let tried =
+                ready.try_io(|socket| Ok(send(socket.as_raw_fd(), bytes, MsgFlags::MSG_DONTWAIT)?));
+            if let Ok(written) = tried {
+                return Poll::Ready(written);
+            }
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use nix::fcntl::{FcntlArg, OFlag, fcntl};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn socket_is_waited_for_and_its_flags_stay() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let (Kind::Socket(mut near), Kind::Socket(mut far)) = (kind(&ours), kind(&theirs)) else {
+            panic!("both are sockets");
+        };
+        // More than fits: neither side may block the one thread that both share.
+        let sent = vec![7; 1 << 20];
+        let mut got = vec![0; sent.len()];
+        let (written, read) = tokio::join!(near.write_all(&sent), far.read_exact(&mut got));
+        written.unwrap();
+        read.unwrap();
+        assert_eq!(got, sent);
+        let flags = fcntl(&ours, FcntlArg::F_GETFL).unwrap();
+        assert!(!OFlag::from_bits_truncate(flags).contains(OFlag::O_NONBLOCK));
+        drop((ours, near));
+        assert_eq!(far.read(&mut got).await.unwrap(), 0);
+    }
+
+    #[test]
+    fn file_is_left_to_the_library() {
+        assert!(matches!(kind(tempfile::tempfile().unwrap()), Kind::Other));
+    }
+}
