@@ -197,6 +197,9 @@ pub const MAX_QUEUED_OWN_LINES: usize = 64;
 /// goes on without.
 pub const OWN_ANSWER_DEADLINE: Duration = Duration::from_secs(5);
 
+/// The same where the line loses little without it. / It holds up the client's other lines.
+pub const OPTIONAL_ANSWER_DEADLINE: Duration = Duration::from_secs(1);
+
 /// The first pause before an overloaded codex is asked again; each later one is twice as long.
 pub const OVERLOAD_PAUSE: Duration = Duration::from_millis(50);
 

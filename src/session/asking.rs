@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::base::ids::Generation;
 use crate::context::compose::Prepared;
 use crate::session::eligibility::{self, AccountKind, Ineligible};
-use crate::session::intercept::{Ask, ClientVerdict, Request, Then};
+use crate::session::intercept::{Ask, ClientVerdict, Patience, Request, Then};
 use crate::session::machine::{Denial, Session};
 use crate::session::registrations::Registered;
 use crate::session::relay_member::RelayMember;
@@ -170,7 +170,12 @@ impl Session {
 
     fn ask(&mut self, method: &str, params: &Value, then: Then) -> ClientVerdict {
         let (id, question) = self.own.ask(method, params);
-        ClientVerdict::Ask(Ask { question, id, then })
+        ClientVerdict::Ask(Ask {
+            question,
+            id,
+            patience: Patience::Long,
+            then,
+        })
     }
 
     /// Learns the account from an answer to `account/read`; none counts as one that can be routed.

@@ -11,6 +11,7 @@ use crate::context::compose::Prepared;
 use crate::context::wish::Wish;
 use crate::session::asking::Asking;
 use crate::session::machine::{Client, Denial, Meaning, Session};
+use crate::session::memory::Remembering;
 use crate::session::methods::{self, ClientMethod};
 use crate::session::own::OwnId;
 use crate::session::relay_member::{self, RelayMember, Scope};
@@ -66,7 +67,18 @@ pub struct Ask {
     pub question: Bytes,
     /// Which answer it waits for.
     pub id: OwnId,
+    /// How long the line waits.
+    pub patience: Patience,
     pub(super) then: Then,
+}
+
+/// How long a line may wait for the answer to a question of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patience {
+    /// It can hardly go on without.
+    Long,
+    /// It can go on without.
+    Short,
 }
 
 /// What the answer is for.
@@ -81,6 +93,8 @@ pub(super) enum Then {
     },
     /// The thread is routed, unless something speaks against it.
     Route(Asking),
+    /// The turn goes on, with tools for the memory or without.
+    Remember(Remembering),
     /// The turn starts, whether the thread was told of its references or not.
     Start(Delivering),
 }
@@ -185,6 +199,7 @@ impl Session {
                 self.go_on_with_account(line, request, member, answer)
             }
             Then::Route(asking) => self.on_route_answer(line, asking, answer),
+            Then::Remember(remembering) => self.go_on_with_tools(line, remembering),
             Then::Start(delivering) => self.start_delivered(line, delivering, answer),
         }
     }

@@ -14,6 +14,7 @@ use crate::context::wish::Wish;
 use crate::session::decide::{self, Decision, ParentRequest, Purpose};
 use crate::session::delivery::Delivery;
 use crate::session::eligibility::Ineligible;
+use crate::session::memory::ToolQuestions;
 use crate::session::own::OwnRequests;
 use crate::session::pending::Pending;
 use crate::session::registrations::{Registered, Registrations};
@@ -58,6 +59,7 @@ pub struct Session {
     /// What the driver has not logged yet.
     pub(super) remarks: Vec<Remark>,
     pub(super) routes: Routes,
+    pub(super) tools: ToolQuestions,
     /// Codex left a question of ours without an answer: it isn't asked again.
     pub(super) is_silent: bool,
 }
@@ -190,6 +192,7 @@ impl Session {
         Self {
             own: OwnRequests::new(config.own_prefix.clone()),
             is_silent: false,
+            tools: ToolQuestions::default(),
             delivery: Delivery::new(),
             remarks: Vec::new(),
             routes: Routes::new(config.bar),

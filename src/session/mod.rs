@@ -8,6 +8,7 @@ pub mod eligibility;
 pub mod given_params;
 pub mod intercept;
 pub mod machine;
+mod memory;
 pub mod methods;
 pub mod observe;
 pub mod own;

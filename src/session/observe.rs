@@ -40,6 +40,7 @@ impl Session {
                     // Noted here and not where it is waited for: what codex says behind it, a
                     // compaction perhaps, comes later.
                     self.delivery.answered(id, !envelope.is_error);
+                    self.learn_tools(id, line, &envelope);
                     let line = line.clone();
                     return CodexVerdict::Own(OwnAnswer { id, line });
                 }

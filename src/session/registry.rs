@@ -264,6 +264,13 @@ impl Registry {
         }
     }
 
+    /// Notes whether a thread has tools for the memory.
+    pub fn note_memory_tools(&mut self, thread: &str, has: bool) {
+        if let Some(thread) = self.threads.find_mut(thread) {
+            thread.habits.memory_tools = Some(has);
+        }
+    }
+
     /// Notes that the messages of a thread are too long for a WebSocket.
     pub fn note_http(&mut self, thread: &str) {
         if let Some(thread) = self.threads.find_mut(thread) {

@@ -29,8 +29,8 @@ pub struct Habits {
     pub kind: TurnKind,
     /// Whose overlay they get.
     pub profile: Option<ProfileId>,
-    /// Whether they have tools for the memory; unknown counts as no.
-    pub memory_tools: bool,
+    /// Whether they have tools for the memory, as far as anybody told; unknown counts as no.
+    pub memory_tools: Option<bool>,
     /// The folder that the thread works in, as far as codex or the client told.
     pub folder: Option<PathBuf>,
 }
@@ -38,8 +38,8 @@ pub struct Habits {
 impl Habits {
     /// What a turn with `member` wishes, where the client has given what is `in_force`.
     pub fn wish(&self, member: &RelayMember, in_force: InForce) -> Wish {
-        let has_tools = member.memory_tools.or(in_force.memory_tools);
-        let has_tools = has_tools.unwrap_or(self.memory_tools);
+        let told = member.memory_tools.or(in_force.memory_tools);
+        let has_tools = told.or(self.memory_tools) == Some(true);
         Wish {
             kind: member.kind.unwrap_or(self.kind),
             profile: member.profile.clone().or_else(|| self.profile.clone()),
@@ -123,7 +123,7 @@ impl Session {
                 .and_then(|id| Some(self.registry.find(&id)?.habits.clone()))
                 .unwrap_or_default(),
             ThreadWay::Start => Habits {
-                memory_tools: has_memory_tools(line, params),
+                memory_tools: has_memory_tools(line, params).then_some(true),
                 ..Habits::default()
             },
             ThreadWay::Fork => Habits::default(),
@@ -131,7 +131,7 @@ impl Session {
         Habits {
             kind: member.kind.unwrap_or(known.kind),
             profile: member.profile.clone().or(known.profile),
-            memory_tools: member.memory_tools.unwrap_or(known.memory_tools),
+            memory_tools: member.memory_tools.or(known.memory_tools),
             folder: member_text(line, params, &["cwd"])
                 .map(PathBuf::from)
                 .or(known.folder),

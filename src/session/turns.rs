@@ -12,7 +12,9 @@ use crate::context::reference::{self, Reference};
 use crate::context::turn_kind::TurnKind;
 use crate::context::wish::Wish;
 use crate::session::config_edit;
-use crate::session::intercept::{Ask, ClientVerdict, Prepare, Request, Target, Then, rewritten};
+use crate::session::intercept::{
+    Ask, ClientVerdict, Patience, Prepare, Request, Target, Then, rewritten,
+};
 use crate::session::machine::{Denial, Meaning, Remark, Session};
 use crate::session::own::OwnId;
 use crate::session::registry::{GivenFor, Thread};
@@ -25,10 +27,12 @@ use crate::wire::envelope::{Envelope, member_text};
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct StartTurn {
     request: Request,
-    thread: ThreadId,
+    pub(super) thread: ThreadId,
     scratch: Option<String>,
     /// The client has given a text for this turn alone.
     is_given: bool,
+    /// Nobody has said that it has no tools for the memory.
+    pub(super) may_have_memory: bool,
 }
 
 /// A turn that waits until its thread was told of the references.
@@ -60,6 +64,8 @@ impl Session {
             .for_turn(thread.as_ref().map(ThreadId::as_str));
         let unknown = Habits::default();
         let habits = known.map_or(&unknown, |known| &known.habits);
+        let told = member.memory_tools.or(in_force.memory_tools);
+        let may_have_memory = told.is_none() && member.tools_disabled != Some(true);
         let wish = habits.wish(&member, in_force);
         if member.scratch.is_some() && wish.kind != TurnKind::Heartbeat {
             let fault = "relay.scratch: goes with kind heartbeat alone".to_owned();
@@ -88,6 +94,7 @@ impl Session {
             thread,
             scratch: member.scratch,
             is_given,
+            may_have_memory,
         };
         // A steer keeps the text of its turn, whatever it brings.
         if let Some(generation) = self.registry.steer(turn.thread.as_str()) {
@@ -125,6 +132,9 @@ impl Session {
             // Its requests don't come to us: there is no text that they would lack.
             Err(_) => return self.send_turn(line, turn, None),
         };
+        if !is_busy && self.must_ask_for_tools(&turn, &wish, &prepared) {
+            return self.ask_for_tools(turn, wish, prepared, fresh);
+        }
         let due = self
             .delivery
             .due(turn.thread.as_str(), &prepared.references);
@@ -140,7 +150,12 @@ impl Session {
             fresh,
             files: due.into_iter().map(|it| it.path).collect(),
         });
-        ClientVerdict::Ask(Ask { question, id, then })
+        ClientVerdict::Ask(Ask {
+            question,
+            id,
+            patience: Patience::Long,
+            then,
+        })
     }
 
     fn ask_to_inject(&mut self, thread: &ThreadId, due: &[Reference]) -> (OwnId, Bytes) {

@@ -11,12 +11,13 @@ use tokio::time::{sleep, timeout};
 use crate::base::chain::Chain;
 use crate::base::ids::{Generation, RequestId};
 use crate::base::limits::{
-    LEAD_BYTES, MAX_LINE_BYTES, OVERLOAD_PAUSE, OWN_ANSWER_DEADLINE, PIPE_READ_BYTES,
+    LEAD_BYTES, MAX_LINE_BYTES, OPTIONAL_ANSWER_DEADLINE, OVERLOAD_PAUSE, OWN_ANSWER_DEADLINE,
+    PIPE_READ_BYTES,
 };
 use crate::budget::share::{Budget, LineShare};
 use crate::exchange::refusal;
 use crate::feed::source::Feed;
-use crate::session::intercept::{Ask, ClientVerdict, Prepare};
+use crate::session::intercept::{Ask, ClientVerdict, Patience, Prepare};
 use crate::session::machine::{Denial, Remark, Session};
 use crate::session::own::{OwnAnswer, OwnId};
 use crate::session::shared::SharedSession;
@@ -214,9 +215,11 @@ impl Inbound {
             }
         };
         // Too late, its last word stands.
-        timeout(OWN_ANSWER_DEADLINE, asked)
-            .await
-            .unwrap_or(Ok(()))?;
+        let deadline = match ask.patience {
+            Patience::Long => OWN_ANSWER_DEADLINE,
+            Patience::Short => OPTIONAL_ANSWER_DEADLINE,
+        };
+        timeout(deadline, asked).await.unwrap_or(Ok(()))?;
         Ok(last)
     }
 

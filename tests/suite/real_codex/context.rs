@@ -1,5 +1,6 @@
 //! The whole context on the wire: what `render` says is what the model gets.
 
+use std::fmt::Write;
 use std::fs;
 use std::os::unix::fs::symlink;
 
@@ -157,6 +158,86 @@ async fn memory_tools_of_the_thread_turn_its_memory_into_a_pointer(case: Case) {
 }
 matrix!(memory_tools_of_the_thread_turn_its_memory_into_a_pointer: versions);
 
+/// Configures an MCP server whose program is this script.
+fn serve_tools(stage: &Stage, script: &str) {
+    let program = stage.program("tools", script);
+    let path = stage.codex_home.join("config.toml");
+    let mut config = fs::read_to_string(&path).unwrap();
+    write!(
+        config,
+        "\n[mcp_servers.memory]\ncommand = \"{}\"\n",
+        program.display()
+    )
+    .unwrap();
+    fs::write(path, config).unwrap();
+}
+
+/// The context of the thread's first turn that has another than `before`: a server may need its time.
+async fn context_after(stage: &Stage, client: &mut Client, thread: &str, before: &str) -> String {
+    for number in 0..50 {
+        let prompt = format!("{} {number}", client.mark);
+        turn(client, thread, &prompt, json!({})).await;
+        let text = instructions_of(stage, thread, &prompt);
+        if text != before {
+            return text;
+        }
+    }
+    panic!("it stays as it was");
+}
+
+async fn mcp_server_with_memory_tools_turns_the_memory_into_a_pointer(case: Case) {
+    let stage = Stage::set(case).await;
+    write(&stage);
+    serve_tools(&stage, MEMORY_SERVER);
+    let plain = printed(&stage, &[], false).await;
+    let pointer = printed(&stage, &[], true).await;
+    let mut client = stage.relay().option("--profile", "ada").start().await;
+    let thread = client.thread("thread/start", json!({})).await;
+    let text = context_after(&stage, &mut client, &thread, &plain).await;
+    assert_eq!(text, pointer);
+    // Where the client says something, nobody is asked.
+    let no = json!({"memoryTools": false});
+    turn(&mut client, &thread, "without", no).await;
+    assert_eq!(instructions_of(&stage, &thread, "without"), plain);
+    assert!(client.close().await.success());
+    let mut client = stage.relay().option("--profile", "ada").start().await;
+    let resume = json!({"threadId": thread});
+    client.thread("thread/resume", resume).await;
+    let text = context_after(&stage, &mut client, &thread, &plain).await;
+    assert_eq!(text, pointer);
+    assert!(client.close().await.success());
+}
+matrix!(mcp_server_with_memory_tools_turns_the_memory_into_a_pointer: versions);
+
+async fn mcp_server_that_does_not_start_leaves_the_memory_to_the_block(case: Case) {
+    let stage = Stage::set(case).await;
+    write(&stage);
+    serve_tools(&stage, "exit 1");
+    let plain = printed(&stage, &[], false).await;
+    let mut client = stage.relay().option("--profile", "ada").start().await;
+    let thread = client.thread("thread/start", json!({})).await;
+    turn(&mut client, &thread, "one", json!({})).await;
+    assert_eq!(instructions_of(&stage, &thread, "one"), plain);
+    let files = files_before(&stage, &thread, "one");
+    assert_eq!(files, [["BOOTSTRAP.md", "MEMORY.md"]]);
+    assert!(client.close().await.success());
+}
+matrix!(mcp_server_that_does_not_start_leaves_the_memory_to_the_block: versions);
+
+/// Speaks MCP as far as codex asks.
+const MEMORY_SERVER: &str = r#"while read -r line; do
+  id=${line#*\"id\":}; id=${id%%,*}; id=${id%\}}
+  case $line in
+  *\"initialize\"*)
+    version=${line#*\"protocolVersion\":\"}; version=${version%%\"*}
+    printf '{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"%s","capabilities":{"tools":{}},"serverInfo":{"name":"m","version":"1"}}}\n' "$id" "$version";;
+  *tools/list*)
+    schema='"inputSchema":{"type":"object"}'
+    printf '{"jsonrpc":"2.0","id":%s,"result":{"tools":[{"name":"memory_search",%s},{"name":"memory_get",%s}]}}\n' "$id" "$schema" "$schema";;
+  *\"id\":*) printf '{"jsonrpc":"2.0","id":%s,"result":{}}\n' "$id";;
+  esac
+done"#;
+
 async fn skills_that_codex_lists_itself_are_not_listed_twice(case: Case) {
     let stage = Stage::set(case).await;
     write(&stage);
@@ -178,7 +259,7 @@ async fn skills_that_codex_lists_itself_are_not_listed_twice(case: Case) {
         fs::create_dir_all(&place).unwrap();
         symlink(skill(name), place.join(name)).unwrap();
     }
-    let mut client = stage.relay().start().await;
+    let mut client = stage.relay().option("--profile", "ada").start().await;
     let thread = client.thread("thread/start", json!({})).await;
     turn(&mut client, &thread, "one", json!({})).await;
     assert!(client.close().await.success());

@@ -1,0 +1,162 @@
+//! Whether a thread has tools for the memory, where the client doesn't say: codex is asked which
+//! tools the thread's MCP servers have.
+//!
+//! Asked once for each thread, before its first turn that would be told of `MEMORY.md`: codex 0.155.1
+//! starts the servers anew for each answer. A server that isn't up in time counts as none for this
+//! turn, and its answer is for the next.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use crate::base::ids::{Generation, ThreadId};
+use crate::base::limits::MAX_OWN_ANSWERS;
+use crate::context::compose::Prepared;
+use crate::context::fragment::MEMORY_FILE;
+use crate::context::wish::Wish;
+use crate::session::intercept::{Ask, ClientVerdict, Patience, Prepare, Target, Then};
+use crate::session::machine::Session;
+use crate::session::own::OwnId;
+use crate::session::threads::MEMORY_TOOLS;
+use crate::session::turns::StartTurn;
+use crate::wire::envelope::{Envelope, member};
+
+/// A turn whose thread may have tools for the memory.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Remembering {
+    turn: StartTurn,
+    wish: Wish,
+    prepared: Arc<Prepared>,
+    fresh: Generation,
+}
+
+/// Questions whose answers say which tools a thread has.
+#[derive(Debug, Default)]
+pub(super) struct ToolQuestions(VecDeque<(OwnId, ThreadId)>);
+
+impl Session {
+    /// Whether the thread of a turn might turn its `MEMORY.md` into a pointer, for all we know.
+    pub(super) fn must_ask_for_tools(
+        &self,
+        turn: &StartTurn,
+        wish: &Wish,
+        prepared: &Prepared,
+    ) -> bool {
+        let known = self.registry.find(turn.thread.as_str());
+        let is_unknown = known.is_some_and(|known| known.habits.memory_tools.is_none());
+        let shows_it = prepared
+            .references
+            .iter()
+            .any(|it| it.path == MEMORY_FILE && wish.references.is_none());
+        let is_open = turn.may_have_memory && wish.kind.has_tools() && !wish.has_memory_tools;
+        is_open && shows_it && is_unknown && !self.is_silent
+    }
+
+    pub(super) fn ask_for_tools(
+        &mut self,
+        turn: StartTurn,
+        wish: Wish,
+        prepared: Arc<Prepared>,
+        fresh: Generation,
+    ) -> ClientVerdict {
+        let thread = turn.thread.clone();
+        let params = json!({ "threadId": thread.as_str(), "detail": "toolsAndAuthOnly" });
+        let (id, question) = self.own.ask("mcpServerStatus/list", &params);
+        // Not asked twice, whatever becomes of it.
+        self.registry.note_memory_tools(thread.as_str(), false);
+        self.tools.note(id, thread);
+        ClientVerdict::Ask(Ask {
+            question,
+            id,
+            patience: Patience::Short,
+            then: Then::Remember(Remembering {
+                turn,
+                wish,
+                prepared,
+                fresh,
+            }),
+        })
+    }
+
+    /// Goes on with the turn: with another context where the thread has the tools.
+    pub(super) fn go_on_with_tools(
+        &mut self,
+        line: &Bytes,
+        remembering: Remembering,
+    ) -> ClientVerdict {
+        let Remembering {
+            turn,
+            mut wish,
+            prepared,
+            fresh,
+        } = remembering;
+        let known = self.registry.find(turn.thread.as_str());
+        if known.is_some_and(|known| known.habits.memory_tools == Some(true)) {
+            wish.has_memory_tools = true;
+            let target = Target::Turn(turn);
+            return ClientVerdict::Prepare(Prepare { wish, target });
+        }
+        self.deliver(line, turn, wish, Some(prepared), fresh)
+    }
+
+    /// Learns from codex's answer to a question of ours, in time or not.
+    pub(super) fn learn_tools(&mut self, id: OwnId, line: &[u8], envelope: &Envelope) {
+        let Some(thread) = self.tools.take(id) else {
+            return;
+        };
+        let servers = envelope
+            .result
+            .as_ref()
+            .and_then(|result| member(line, result, &["data"]))
+            .and_then(|at| serde_json::from_slice::<Value>(line.get(at)?).ok());
+        if servers.is_some_and(|servers| one_has_both(&servers)) {
+            self.registry.note_memory_tools(thread.as_str(), true);
+        }
+    }
+}
+
+impl ToolQuestions {
+    fn note(&mut self, id: OwnId, thread: ThreadId) {
+        if self.0.len() >= MAX_OWN_ANSWERS {
+            // Codex never answered it.
+            self.0.pop_front();
+        }
+        self.0.push_back((id, thread));
+    }
+
+    fn take(&mut self, id: OwnId) -> Option<ThreadId> {
+        let at = self.0.iter().position(|(known, _)| *known == id)?;
+        self.0.remove(at).map(|(_, thread)| thread)
+    }
+}
+
+/// Whether one server that runs has both tools.
+fn one_has_both(servers: &Value) -> bool {
+    servers.as_array().into_iter().flatten().any(|server| {
+        let status = server.get("runtimeStatus").and_then(Value::as_str);
+        let has = |name: &&str| server.get("tools").is_some_and(|it| it.get(name).is_some());
+        status.is_none_or(|status| status == "connected") && MEMORY_TOOLS.iter().all(has)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_server_that_runs_must_have_both() {
+        let server = |status: &str, tools: Value| json!({"runtimeStatus": status, "tools": tools});
+        let both = || json!({"memory_search": {}, "memory_get": {}, "other": {}});
+        assert!(one_has_both(&json!([server("connected", both())])));
+        assert!(one_has_both(&json!([{"tools": both()}])));
+        assert!(!one_has_both(&json!([server("failed", both())])));
+        let halves = [
+            server("connected", json!({"memory_search": {}})),
+            server("connected", json!({"memory_get": {}})),
+        ];
+        assert!(!one_has_both(&json!(halves)));
+        assert!(!one_has_both(&json!(null)));
+    }
+}
