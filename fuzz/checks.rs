@@ -21,7 +21,7 @@ use codex_relay::exchange::classify::Identity;
 use codex_relay::exchange::instructions::splice;
 use codex_relay::feed::source::Local;
 use codex_relay::session::intercept::ClientVerdict;
-use codex_relay::session::machine::{Config, Session};
+use codex_relay::session::machine::{Config, Session, Upstreams};
 use codex_relay::wire::compress::{deflate, inflate};
 use codex_relay::wire::edit::{apply, pieces};
 use codex_relay::wire::envelope::Envelope;
@@ -48,6 +48,7 @@ pub(crate) fn check_stdio(data: &[u8]) {
         bar: None,
         own_prefix: "own-".to_owned(),
         supplier: Supplier::Client,
+        upstreams: Upstreams::default(),
     });
     for (number, line) in data.split_inclusive(|byte| *byte == b'\n').enumerate() {
         check_lead(line, chunk);

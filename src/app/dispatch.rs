@@ -157,6 +157,10 @@ fn stand_in(args: Vec<OsString>) -> u8 {
     }
     let mut command = std::process::Command::new(&found.program);
     command.args(args).envs(found.variables);
+    // The upstream's credential is the relay's alone.
+    if let Some(name) = Environment.find(env::UPSTREAM_BEARER_ENV) {
+        command.env_remove(name);
+    }
     let error = command.env(env::HANDED_OVER, own_pid).exec();
     say(&format!(
         "codex-relay: {}: {error}",

@@ -22,7 +22,7 @@ use crate::config::standin;
 use crate::exchange::admission::Gate;
 use crate::relay::listener::{self, Relay};
 use crate::session::eligibility::Ineligible;
-use crate::session::machine::{Config, Session};
+use crate::session::machine::{Config, Session, Upstreams};
 use crate::session::shared::SharedSession;
 use crate::stdio::errors;
 use crate::stdio::inbound::{Inbound, Side};
@@ -110,13 +110,8 @@ pub async fn start(settings: Settings, codex_args: Vec<OsString>) -> Result<Part
     let (socket, port) = listener::bind().await.map_err(StartError::Listen)?;
     let secret = secret()?;
     let gate = Gate::new(secret.clone(), port);
-    let session = SharedSession::new(Session::new(Config {
-        base_url: gate.base_url(),
-        max_context_bytes: settings.max_context_bytes,
-        bar: standin::is_attachment(&codex_args).then_some(Ineligible::AttachedProxy),
-        own_prefix: own_prefix()?,
-        supplier: settings.feed.supplier(),
-    }));
+    let bar = standin::is_attachment(&codex_args).then_some(Ineligible::AttachedProxy);
+    let session = session(&settings, &gate, bar)?;
     let (codex, pipes) = start_codex(found, codex_args, &settings, this.as_deref()).await?;
     let (codex_gone, gone) = watch::channel(false);
     let (codex_lines, client, lines) = writer::queue();
@@ -157,6 +152,32 @@ pub async fn start(settings: Settings, codex_args: Vec<OsString>) -> Result<Part
         client,
         session,
     })
+}
+
+fn session(
+    settings: &Settings,
+    gate: &Gate,
+    bar: Option<Ineligible>,
+) -> Result<SharedSession, StartError> {
+    let host = |is_chatgpt| {
+        settings
+            .destination
+            .of_account(is_chatgpt)
+            .host()
+            .to_owned()
+    };
+    Ok(SharedSession::new(Session::new(Config {
+        base_url: gate.base_url(),
+        max_context_bytes: settings.max_context_bytes,
+        bar,
+        own_prefix: own_prefix()?,
+        supplier: settings.feed.supplier(),
+        upstreams: Upstreams {
+            api_key: host(false),
+            chatgpt: host(true),
+            has_bearer: settings.bearer.is_some(),
+        },
+    })))
 }
 
 fn spawn_writer(tasks: &mut JoinSet<Part>, lines: mpsc::Receiver<Queued>) {
@@ -243,6 +264,7 @@ fn spawn_relay(
         session,
         feed: settings.feed,
         destination: settings.destination,
+        bearer: settings.bearer,
         upstream: Upstream::new(settings.way_out),
         on_unrecognized: settings.on_unrecognized,
         budget,

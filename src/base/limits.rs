@@ -120,6 +120,12 @@ pub const IDLE_UPSTREAM: Duration = Duration::from_secs(50);
 /// of common routers, which forget a silent connection without a word.
 pub const KEEPALIVE: Duration = Duration::from_secs(30);
 
+/// A credential of the upstream, in a file or printed by a command. / The longest tokens have some KiB.
+pub const MAX_BEARER_BYTES: usize = 16 * 1024;
+
+/// Reading such a file, or running such a command. / Helpers may ask a service of their own.
+pub const BEARER_DEADLINE: Duration = Duration::from_secs(30);
+
 /// A proxy's answer to CONNECT.
 pub const MAX_TUNNEL_HEAD_BYTES: usize = 16 * 1024;
 

@@ -12,6 +12,11 @@ use crate::base::ids::hex;
 pub struct Secret(Zeroizing<String>);
 
 impl Secret {
+    /// Keeps a word that somebody else has chosen.
+    pub fn new(word: String) -> Self {
+        Self(Zeroizing::new(word))
+    }
+
     /// Writes 256 random bits as hexadecimal: 64 characters that are safe in a path and in JSON.
     pub fn from_random(bits: [u8; 32]) -> Self {
         Self(Zeroizing::new(hex(&bits)))

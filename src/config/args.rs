@@ -45,6 +45,15 @@ pub struct Options {
     /// The model endpoint's base URL: https, or http to a loopback address [default: by account]
     #[arg(long, value_name = "URL")]
     pub upstream: Option<OsString>,
+    /// The environment variable that holds the upstream's credential; codex doesn't get it
+    #[arg(long, value_name = "NAME")]
+    pub upstream_bearer_env: Option<OsString>,
+    /// The file that holds the upstream's credential, on one line; read again when it changes
+    #[arg(long, value_name = "PATH")]
+    pub upstream_bearer_file: Option<OsString>,
+    /// The shell command that prints the upstream's credential; run again when the upstream says 401
+    #[arg(long, value_name = "CMD")]
+    pub upstream_bearer_command: Option<OsString>,
     /// The proxy for the way to the upstream: http, https or socks5 [default: that of the environment, as with curl]
     #[arg(long, value_name = "URL")]
     pub proxy: Option<OsString>,

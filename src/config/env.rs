@@ -42,6 +42,12 @@ pub const PROFILE: &str = "CODEX_RELAY_PROFILE";
 pub const CONTEXT: &str = "CODEX_RELAY_CONTEXT";
 /// `--upstream`.
 pub const UPSTREAM: &str = "CODEX_RELAY_UPSTREAM";
+/// `--upstream-bearer-env`.
+pub const UPSTREAM_BEARER_ENV: &str = "CODEX_RELAY_UPSTREAM_BEARER_ENV";
+/// `--upstream-bearer-file`.
+pub const UPSTREAM_BEARER_FILE: &str = "CODEX_RELAY_UPSTREAM_BEARER_FILE";
+/// `--upstream-bearer-command`.
+pub const UPSTREAM_BEARER_COMMAND: &str = "CODEX_RELAY_UPSTREAM_BEARER_COMMAND";
 /// `--ca-file`.
 pub const CA_FILE: &str = "CODEX_RELAY_CA_FILE";
 /// `--proxy`.

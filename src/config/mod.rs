@@ -1,6 +1,7 @@
 //! Floor 7: from argv and environment to the configuration of every floor below.
 
 pub mod args;
+mod bearer;
 pub mod env;
 pub mod feed;
 pub mod file;

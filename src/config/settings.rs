@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use tracing::level_filters::LevelFilter;
 
@@ -14,6 +15,7 @@ use crate::config::file::File;
 use crate::exchange::plan::OnUnrecognized;
 use crate::feed::source::Feed;
 use crate::telemetry::{self, Format};
+use crate::upstream::bearer::Bearer;
 use crate::upstream::destination::{Base, Destination};
 use crate::upstream::dial::WayOut;
 
@@ -26,6 +28,8 @@ pub struct Settings {
     pub feed: Feed,
     /// How an upstream is chosen.
     pub destination: Destination,
+    /// The credential of the upstream, where codex's own doesn't count.
+    pub bearer: Option<Arc<Bearer>>,
     /// How the relay gets there.
     pub way_out: WayOut,
     /// The bound of a prepared context.
@@ -98,18 +102,20 @@ impl Settings {
             context: options.context.clone(),
         });
         let destination = reader.destination(options.upstream.clone());
+        let own = reader.bearer(&options, &destination);
         let way_out = reader.way_out(&options, &destination);
         let settings = Self {
             codex,
             feed,
             destination,
+            bearer: own.bearer,
             way_out,
             max_context_bytes: reader.max_context_bytes(options.max_context_bytes),
             on_unrecognized: reader.on_unrecognized(options.on_unrecognized),
             telemetry: reader.telemetry(options.log, options.log_format, options.log_file),
             path: environment.find("PATH"),
             cache: reader.cache(),
-            environment: environment.all(),
+            environment: own.environment,
         };
         reader.name_unknown_members();
         if reader.errors.is_empty() {

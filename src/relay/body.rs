@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
@@ -191,13 +192,13 @@ pub struct Pieces {
     left: VecDeque<Bytes>,
     trailers: Option<HeaderMap>,
     /// Given back when the last piece has gone, or the request has failed.
-    _share: Share,
+    _share: Arc<Share>,
 }
 
 impl Pieces {
     /// Sends `pieces` one after the other, and `trailers` behind them; `share` is what they take of
     /// the budget.
-    pub fn new(mut pieces: Vec<Bytes>, trailers: Option<HeaderMap>, share: Share) -> Self {
+    pub fn new(mut pieces: Vec<Bytes>, trailers: Option<HeaderMap>, share: Arc<Share>) -> Self {
         pieces.retain(|piece| !piece.is_empty());
         Self {
             left: pieces.into(),

@@ -4,15 +4,13 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, TE, UPGRADE};
-use http::request::Parts;
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, UPGRADE};
 use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 
-use crate::base::chain::Chain;
 use crate::base::limits::MAX_BODY_BYTES;
 use crate::base::reason::Reason;
 use crate::budget::share::{Budget, Busy, Share};
@@ -20,17 +18,15 @@ use crate::exchange::admission::Subject;
 use crate::exchange::body::Body;
 use crate::exchange::classify::Identity;
 use crate::exchange::refusal::{Measured, Refusal};
-use crate::relay::body::{Claimed, Counted, Pieces, ReadError, Whole, drain, read};
+use crate::relay::body::{Claimed, Counted, ReadError, Whole, drain, read};
 use crate::relay::judge::{Judged, judge};
 use crate::relay::listener::{Pump, Relay};
+use crate::relay::onward::{Onward, Outgoing};
 use crate::relay::upgrade::{tunnel, upgrade};
 use crate::upstream::client::{OutBody, Usage, never};
 use crate::upstream::destination::Base;
-use crate::upstream::fault::{Fault, Hop};
 use crate::wire::compress::{InflateError, deflate, inflate};
-use crate::wire::headers::{
-    ACCOUNT_ROUTING, CHATGPT_ACCOUNT, RELAY_REASON, end_to_end, wants_trailers,
-};
+use crate::wire::headers::{ACCOUNT_ROUTING, CHATGPT_ACCOUNT, RELAY_REASON, end_to_end};
 
 /// Answers one request of codex.
 ///
@@ -88,44 +84,14 @@ fn destination(relay: &Relay, headers: &HeaderMap) -> (Base, Option<HeaderValue>
     bound.unwrap_or_else(|| (relay.destination.choose(headers), None))
 }
 
-/// A request on its way, its URL that of the upstream.
-#[derive(Debug)]
-pub struct Onward {
-    /// The upstream.
-    pub base: Base,
-    /// The head, still with the headers of codex's hop.
-    pub parts: Parts,
-}
-
-impl Onward {
-    /// Sends the request with `body` and gives the response as it comes.
-    pub async fn send(
-        self,
-        relay: &Relay,
-        body: OutBody,
-        usage: Usage,
-        mut headers: HeaderMap,
-    ) -> Result<Response<Incoming>, Refusal> {
-        let mut parts = self.parts;
-        parts.version = http::Version::HTTP_11;
-        if wants_trailers(&parts.headers) {
-            headers.insert(TE, HeaderValue::from_static("trailers"));
-        }
-        parts.headers = headers;
-        parts.extensions.remove::<hyper::upgrade::OnUpgrade>();
-        let request = Request::from_parts(parts, body);
-        relay
-            .upstream
-            .send(request, usage)
-            .await
-            .map_err(|error| unreachable(&self.base, &error))
-    }
-}
-
 /// Passes a request on unread, whatever its size: only model requests have a bound.
 async fn pass(relay: &Relay, onward: Onward, body: Incoming) -> Result<Response<OutBody>, Refusal> {
     let headers = end_to_end(&onward.parts.headers);
-    let body = body.map_err(Into::into).boxed_unsync();
+    let body = if http_body::Body::is_end_stream(&body) {
+        Outgoing::Nothing
+    } else {
+        Outgoing::Once(body.map_err(Into::into).boxed_unsync())
+    };
     let response = onward.send(relay, body, Usage::Exchange, headers).await?;
     Ok(back(response))
 }
@@ -166,9 +132,12 @@ async fn model_request(
     if headers.contains_key(CONTENT_LENGTH) {
         headers.insert(CONTENT_LENGTH, HeaderValue::from(size));
     }
-    let body = Pieces::new(pieces, trailers, share)
-        .map_err(never)
-        .boxed_unsync();
+    let share = Arc::new(share);
+    let body = Outgoing::Held {
+        pieces,
+        trailers,
+        share,
+    };
     let response = onward.send(relay, body, Usage::Exchange, headers).await?;
     Ok(back(response))
 }
@@ -220,7 +189,12 @@ async fn pass_counted(
     }
     let headers = end_to_end(&onward.parts.headers);
     let (body, mut over) = Counted::new(body);
-    let sent = onward.send(relay, body.boxed_unsync(), Usage::Exchange, headers);
+    let sent = onward.send(
+        relay,
+        Outgoing::Once(body.boxed_unsync()),
+        Usage::Exchange,
+        headers,
+    );
     let result = sent.await;
     if let Ok((seen, rest)) = over.try_recv() {
         let bytes = seen + drain(rest).await;
@@ -311,17 +285,4 @@ fn empty(status: StatusCode) -> Response<OutBody> {
     let mut response = Response::new(Full::default().map_err(never).boxed_unsync());
     *response.status_mut() = status;
     response
-}
-
-/// Says why the upstream gave no response, with the hop and no more of the request than its host.
-fn unreachable(base: &Base, error: &hyper_util::client::legacy::Error) -> Refusal {
-    let fault = Fault::of(error);
-    tracing::debug!(hop = %fault.hop, "upstream failed: {}", Chain(error));
-    let reason = match fault.hop {
-        Hop::Proxy => Reason::UpstreamProxyFailed,
-        Hop::Tls => Reason::UpstreamTlsFailed,
-        Hop::Connect | Hop::Dns | Hop::Upstream => Reason::UpstreamUnreachable,
-    };
-    let words = format!("cannot reach {}: {fault}", base.host());
-    Refusal::upstream(reason, words, !fault.permanent)
 }

@@ -28,6 +28,7 @@ use crate::feed::source::Feed;
 use crate::relay::http;
 use crate::relay::peer::Peers;
 use crate::session::shared::SharedSession;
+use crate::upstream::bearer::Bearer;
 use crate::upstream::client::Upstream;
 use crate::upstream::destination::Destination;
 
@@ -42,6 +43,8 @@ pub struct Relay {
     pub feed: Feed,
     /// How an upstream is chosen.
     pub destination: Destination,
+    /// The credential to go there with; none leaves codex's own as it is.
+    pub bearer: Option<Arc<Bearer>>,
     /// The way there.
     pub upstream: Upstream,
     /// What happens to requests that can't be read.

@@ -5,6 +5,7 @@ pub mod down;
 pub mod http;
 pub mod judge;
 pub mod listener;
+pub mod onward;
 mod peer;
 pub mod up;
 pub mod upgrade;

@@ -7,7 +7,7 @@ use http::header::{
     CONNECTION, CONTENT_LENGTH, HeaderName, HeaderValue, SEC_WEBSOCKET_EXTENSIONS, UPGRADE,
 };
 use http::{HeaderMap, Response, StatusCode};
-use http_body_util::{BodyExt, Empty, Full};
+use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
@@ -21,8 +21,9 @@ use crate::exchange::classify::Identity;
 use crate::exchange::handshake::{Verdict, judge_refusal};
 use crate::exchange::refusal::Refusal;
 use crate::relay::body::peek;
-use crate::relay::http::{Onward, back, refused};
+use crate::relay::http::{back, refused};
 use crate::relay::listener::{Pump, Relay};
+use crate::relay::onward::{Onward, Outgoing};
 use crate::relay::websocket::pass;
 use crate::session::machine::SocketWish;
 use crate::upstream::client::{OutBody, Usage, never};
@@ -52,8 +53,9 @@ pub async fn upgrade(
     let mut headers = end_to_end(&onward.parts.headers);
     headers.remove(SEC_WEBSOCKET_EXTENSIONS);
     ask_for_upgrade(&mut headers);
-    let body = Empty::<Bytes>::new().map_err(never).boxed_unsync();
-    let answered = onward.send(&relay, body, Usage::Upgrade, headers).await;
+    let answered = onward
+        .send(&relay, Outgoing::Nothing, Usage::Upgrade, headers)
+        .await;
     let mut response = match answered {
         Ok(response) => response,
         Err(refusal) => return unreachable(&refusal),
@@ -93,8 +95,9 @@ pub async fn tunnel(
     let mut headers = end_to_end(&onward.parts.headers);
     headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
     headers.insert(UPGRADE, asked.clone());
-    let body = Empty::<Bytes>::new().map_err(never).boxed_unsync();
-    let answered = onward.send(&relay, body, Usage::Upgrade, headers).await;
+    let answered = onward
+        .send(&relay, Outgoing::Nothing, Usage::Upgrade, headers)
+        .await;
     let mut response = match answered {
         Ok(response) => response,
         Err(refusal) => return refused(&refusal),

@@ -89,7 +89,7 @@ impl Session {
 
     /// Whether a turn with `params` is one of a routed thread whose account may have changed.
     pub(super) fn must_ask_for_account(&self, line: &[u8], params: &Range<usize>) -> bool {
-        let is_told = self.routes.account.is_some() || !self.routes.has_requirements;
+        let is_told = !self.routes.is_account_open() || !self.routes.has_requirements;
         if is_told || self.is_silent {
             return false;
         }
@@ -155,7 +155,7 @@ impl Session {
                 asking.question = Question::Requirements;
                 return self.ask("configRequirements/read", &json!({}), Then::Route(asking));
             }
-            if self.routes.account.is_none() {
+            if self.routes.is_account_open() {
                 asking.question = Question::Account;
                 return self.ask_for_account(Then::Route(asking));
             }

@@ -36,6 +36,19 @@ pub struct Config {
     pub own_prefix: String,
     /// Who supplies contexts.
     pub supplier: Supplier,
+    /// Where requests go.
+    pub upstreams: Upstreams,
+}
+
+/// Where model requests go, by the account that codex is logged in with.
+#[derive(Clone, Debug, Default)]
+pub struct Upstreams {
+    /// The host for an API key, and where nobody is logged in.
+    pub api_key: String,
+    /// The host for a ChatGPT account.
+    pub chatgpt: String,
+    /// The relay brings a credential of its own: codex's account doesn't matter.
+    pub has_bearer: bool,
 }
 
 impl fmt::Debug for Config {
@@ -195,7 +208,7 @@ impl Session {
             tools: ToolQuestions::default(),
             delivery: Delivery::new(),
             remarks: Vec::new(),
-            routes: Routes::new(config.bar),
+            routes: Routes::new(config.bar, config.upstreams.has_bearer),
             config,
             client: Client::default(),
             registry: Registry::new(),

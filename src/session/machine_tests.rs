@@ -27,6 +27,7 @@ impl Story {
                 bar: None,
                 own_prefix: "own-".to_owned(),
                 supplier: Supplier::Workspace,
+                upstreams: Upstreams::default(),
             }),
             admitted: 0,
             config: "{}",

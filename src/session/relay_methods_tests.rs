@@ -5,7 +5,7 @@ use crate::base::ids::TurnId;
 use crate::base::reason::Reason;
 use crate::context::given::{compose_given, replace_references};
 use crate::session::decide::{Decision, ParentRequest, Purpose};
-use crate::session::machine::Config;
+use crate::session::machine::{Config, Upstreams};
 use crate::wire::edit::apply;
 
 /// A client that gives its contexts, in front of a codex that agrees with everything.
@@ -25,6 +25,7 @@ impl Story {
                 bar: None,
                 own_prefix: "own-".to_owned(),
                 supplier,
+                upstreams: Upstreams::default(),
             }),
             next: 0,
             generations: BTreeMap::new(),

@@ -18,6 +18,8 @@ pub struct Routes {
     last_kind: Option<AccountKind>,
     /// How often the kind of account has changed: each change closes what runs.
     closings: u64,
+    /// Requests don't go out under codex's account: it neither speaks against a route nor closes one.
+    ignores_account: bool,
     threads: BoundedMap<ThreadId, Usage>,
 }
 
@@ -59,13 +61,14 @@ struct Usage {
 
 impl Routes {
     /// Starts with what is known before the first line.
-    pub fn new(bar: Option<Ineligible>) -> Self {
+    pub fn new(bar: Option<Ineligible>, ignores_account: bool) -> Self {
         Self {
             bar,
             has_requirements: false,
             account: None,
             last_kind: None,
             closings: 0,
+            ignores_account,
             threads: BoundedMap::new(MAX_THREADS),
         }
     }
@@ -89,11 +92,16 @@ impl Routes {
         let Some(kind) = kind else {
             return;
         };
-        if self.last_kind.is_some_and(|last| last != kind) {
+        if !self.ignores_account && self.last_kind.is_some_and(|last| last != kind) {
             self.closings += 1;
             tracing::warn!("the account is of another kind now; running model requests are ended");
         }
         self.last_kind = Some(kind);
+    }
+
+    /// Whether a turn may need to know the account.
+    pub fn is_account_open(&self) -> bool {
+        self.account.is_none() && !self.ignores_account
     }
 
     /// How often running requests had to end.
@@ -109,7 +117,8 @@ impl Routes {
 
     /// What the account itself says against a route.
     pub fn of_account(&self) -> Option<Ineligible> {
-        let kind = self.account.as_ref().and_then(|account| account.kind);
+        let account = self.account.as_ref().filter(|_| !self.ignores_account);
+        let kind = account.and_then(|account| account.kind);
         (kind == Some(AccountKind::Other)).then_some(Ineligible::AccountUnknown)
     }
 
@@ -180,7 +189,7 @@ mod tests {
 
     #[test]
     fn only_another_kind_of_account_closes_routes() {
-        let mut routes = Routes::new(None);
+        let mut routes = Routes::new(None, false);
         let mut change = |kind| {
             routes.account_changed(kind);
             routes.closings()
@@ -194,8 +203,22 @@ mod tests {
     }
 
     #[test]
+    fn account_matters_nothing_where_the_relay_brings_the_credential() {
+        let mut routes = Routes::new(None, true);
+        for kind in [
+            AccountKind::ApiKey,
+            AccountKind::Other,
+            AccountKind::ChatGpt,
+        ] {
+            routes.account_changed(Some(kind));
+            assert_eq!((routes.closings(), routes.of_account()), (0, None));
+            assert!(!routes.is_account_open());
+        }
+    }
+
+    #[test]
     fn model_that_spoke_without_being_asked_here_was_asked_elsewhere() {
-        let mut routes = Routes::new(None);
+        let mut routes = Routes::new(None, false);
         let thread = ThreadId::new("t".to_owned()).unwrap();
         routes.opened(&thread, None);
         assert!(!routes.is_bypass("t", "silent"));

@@ -1,6 +1,6 @@
 use super::*;
 use crate::context::supplier::Supplier;
-use crate::session::machine::Config;
+use crate::session::machine::{Config, Upstreams};
 use crate::wire::edit::apply;
 
 struct Story {
@@ -26,6 +26,7 @@ impl Story {
                 bar: None,
                 own_prefix: "own-".to_owned(),
                 supplier: Supplier::Workspace,
+                upstreams: Upstreams::default(),
             }),
             next: 0,
             asked: Vec::new(),

@@ -3,7 +3,7 @@ use tokio::task::JoinSet;
 
 use super::*;
 use crate::context::supplier::Supplier;
-use crate::session::machine::{Config, Session};
+use crate::session::machine::{Config, Session, Upstreams};
 use crate::session::observe::CodexVerdict;
 use crate::stdio::writer::queue;
 
@@ -15,6 +15,7 @@ async fn overloaded_codex_is_asked_again() {
         bar: None,
         own_prefix: "own-".to_owned(),
         supplier: Supplier::Workspace,
+        upstreams: Upstreams::default(),
     }));
     let (answer, answers) = mpsc::channel(4);
     let (_codex, client, _lines) = queue();

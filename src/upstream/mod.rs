@@ -1,5 +1,6 @@
 //! Floor 4: the way to the model.
 
+pub mod bearer;
 pub mod client;
 pub mod destination;
 pub mod dial;

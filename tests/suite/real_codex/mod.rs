@@ -10,6 +10,7 @@ mod eligibility;
 mod gateway;
 mod injection;
 mod oversize;
+mod owned;
 mod passing;
 mod private_endpoint;
 mod programs;

@@ -17,6 +17,7 @@ pub(crate) struct Launch<'a> {
     is_plain: bool,
     is_routed: bool,
     is_tapped: bool,
+    login: Option<Login>,
     codex: PathBuf,
     options: Vec<OsString>,
     capabilities: Value,
@@ -35,6 +36,7 @@ impl Stage {
             is_plain: false,
             is_routed: true,
             is_tapped: false,
+            login: Some(self.case.login),
             codex: self.codex.native.clone(),
             options: Vec::new(),
             capabilities: json!({"experimentalApi": true}),
@@ -88,6 +90,12 @@ impl Launch<'_> {
                 "case \"$*\" in *app-server*) sed -u '{line}' | '{codex}' \"$@\";; *) exec '{codex}' \"$@\";; esac"
             ),
         );
+        self
+    }
+
+    /// Logs in with nothing.
+    pub(crate) fn logged_out(mut self) -> Self {
+        self.login = None;
         self
     }
 
@@ -158,7 +166,9 @@ impl Launch<'_> {
         });
         client.ok("initialize", introduction).await;
         client.send(&json!({"method": "initialized"})).await;
-        log_in(&mut client, self.stage.case.login).await;
+        if let Some(login) = self.login {
+            log_in(&mut client, login).await;
+        }
         client
     }
 

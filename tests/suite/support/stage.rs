@@ -40,11 +40,16 @@ impl Stage {
 
     /// Sets the stage with a script of one's own.
     pub(crate) async fn with(case: Case, script: impl Script) -> Self {
-        let codex = Codex::installed(case.version);
         let endpoint = match case.transport {
             Transport::Http => Endpoint::start(OverHttp(script)).await,
             Transport::WebSocket => Endpoint::start(script).await,
         };
+        Self::on(case, endpoint.unwrap())
+    }
+
+    /// Sets the stage with an endpoint of one's own.
+    pub(crate) fn on(case: Case, endpoint: Endpoint) -> Self {
+        let codex = Codex::installed(case.version);
         // Codex warns about a CODEX_HOME in the system's temporary folder.
         let root = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let folder = |name: &str| {
@@ -54,7 +59,7 @@ impl Stage {
         };
         let stage = Self {
             case,
-            endpoint: endpoint.unwrap(),
+            endpoint,
             codex_home: folder("codex"),
             workspace: folder("workspace"),
             home: folder("home"),

@@ -1,0 +1,378 @@
+//! The credential of inference that a Gateway owns: the relay adds it on the way out, and codex never
+//! sees it.
+
+use std::ffi::OsString;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::{Mutex, PoisonError};
+
+use http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use tokio::io::AsyncReadExt;
+use tokio::process::Command;
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+
+use crate::base::limits::{BEARER_DEADLINE, MAX_BEARER_BYTES};
+use crate::base::secret::Secret;
+use crate::wire::headers::{ACCOUNT_ROUTING, CHATGPT_ACCOUNT};
+
+/// Where the credential comes from.
+#[derive(Clone)]
+pub enum Source {
+    /// It was in the environment when the relay was started; it never changes.
+    Value(Secret),
+    /// A file of one line, read for each request: a new credential counts at once.
+    File(PathBuf),
+    /// What a shell command prints; run once, and again when the upstream says 401.
+    Command {
+        /// The command line.
+        line: OsString,
+        /// Its environment.
+        environment: Vec<(OsString, OsString)>,
+    },
+}
+
+impl std::fmt::Debug for Source {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Neither the credential nor the way to it belongs in a log.
+        f.write_str(self.option())
+    }
+}
+
+impl Source {
+    /// The option that names it.
+    pub fn option(&self) -> &'static str {
+        match self {
+            Self::Value(_) => "--upstream-bearer-env",
+            Self::File(_) => "--upstream-bearer-file",
+            Self::Command { .. } => "--upstream-bearer-command",
+        }
+    }
+}
+
+/// A credential, ready for the wire.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Credential(HeaderValue);
+
+impl std::fmt::Debug for Credential {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Credential(<redacted>)")
+    }
+}
+
+/// Why there is no credential. Says nothing of what was read.
+#[derive(Debug, thiserror::Error)]
+pub enum BearerError {
+    /// A command or file has nothing in it.
+    #[error("gives nothing")]
+    Empty,
+    /// The command failed.
+    #[error("ended with {0}")]
+    Failed(String),
+    /// It isn't one word that a header can carry.
+    #[error("gives more than one word, or what no header can carry")]
+    NotAWord,
+    /// It can't be read or started.
+    #[error("can't be read or started: {0}")]
+    Read(#[from] io::Error),
+    /// It takes too long.
+    #[error("gives nothing within {} s", BEARER_DEADLINE.as_secs())]
+    Slow,
+    /// It is far longer than any credential.
+    #[error("gives more than {MAX_BEARER_BYTES} bytes")]
+    TooLong,
+}
+
+/// The keeper of the credential.
+#[derive(Debug)]
+pub struct Bearer {
+    source: Source,
+    /// The last one that was good.
+    last: Mutex<Option<Credential>>,
+    /// One runs the command, the others wait for what it gives.
+    turn: Semaphore,
+}
+
+impl Bearer {
+    /// Keeps what `source` gives.
+    pub fn new(source: Source) -> Self {
+        Self {
+            source,
+            last: Mutex::new(None),
+            turn: Semaphore::new(1),
+        }
+    }
+
+    /// The option that it came by.
+    pub fn option(&self) -> &'static str {
+        self.source.option()
+    }
+
+    /// The credential for a request.
+    pub async fn current(&self) -> Result<Credential, BearerError> {
+        match &self.source {
+            Source::Value(value) => credential(value.expose()),
+            Source::File(path) => self.of_file(path).await,
+            Source::Command { .. } => match self.last() {
+                Some(known) => Ok(known),
+                None => self.of_command(None).await,
+            },
+        }
+    }
+
+    /// Another credential than `used`, which the upstream didn't take; none where there is no other.
+    pub async fn fresh(&self, used: &Credential) -> Option<Credential> {
+        let fresh = match &self.source {
+            Source::Value(_) => return None,
+            Source::File(path) => self.of_file(path).await,
+            Source::Command { .. } => self.of_command(Some(used)).await,
+        };
+        let fresh = fresh.inspect_err(|error| tracing::warn!("{} {error}", self.option()));
+        fresh.ok().filter(|fresh| fresh != used)
+    }
+
+    /// Reads the file; one that is just being written leaves the credential before in force.
+    async fn of_file(&self, path: &Path) -> Result<Credential, BearerError> {
+        let path = path.to_path_buf();
+        let reading = timeout(BEARER_DEADLINE, spawn_blocking(move || read_file(&path)));
+        let read = match reading.await {
+            Ok(Ok(read)) => read,
+            Ok(Err(_)) | Err(_) => Err(BearerError::Slow),
+        };
+        match (read, self.last()) {
+            (Ok(credential), _) => {
+                self.keep(&credential);
+                Ok(credential)
+            }
+            (Err(error), Some(last)) => {
+                tracing::warn!("{} {error}; the one before is used", self.option());
+                Ok(last)
+            }
+            (Err(error), None) => Err(error),
+        }
+    }
+
+    /// Runs the command, unless somebody else has while we waited: then `used` is known no more.
+    async fn of_command(&self, used: Option<&Credential>) -> Result<Credential, BearerError> {
+        let Source::Command { line, environment } = &self.source else {
+            return Err(BearerError::Empty);
+        };
+        // It can't fail: nobody closes the semaphore.
+        let _turn = self.turn.acquire().await;
+        if let Some(known) = self.last().filter(|known| Some(known) != used) {
+            return Ok(known);
+        }
+        let credential = run(line, environment).await?;
+        self.keep(&credential);
+        Ok(credential)
+    }
+
+    fn last(&self) -> Option<Credential> {
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        last.clone()
+    }
+
+    fn keep(&self, credential: &Credential) {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        *last = Some(credential.clone());
+    }
+}
+
+impl Credential {
+    /// Puts it in the place of what codex says of its own account.
+    pub fn replace_in(&self, headers: &mut HeaderMap) {
+        for name in OF_ACCOUNT {
+            headers.remove(name);
+        }
+        headers.insert(AUTHORIZATION, self.0.clone());
+    }
+}
+
+/// Reads the credential in a file of one line.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the user's own configuration, not a workspace file"
+)]
+pub fn read_file(path: &Path) -> Result<Credential, BearerError> {
+    let mut text = Vec::new();
+    let most = u64::try_from(MAX_BEARER_BYTES).unwrap_or(u64::MAX);
+    let file = std::fs::File::open(path)?;
+    file.take(most.saturating_add(1)).read_to_end(&mut text)?;
+    of_bytes(&text)
+}
+
+async fn run(
+    line: &OsString,
+    environment: &[(OsString, OsString)],
+) -> Result<Credential, BearerError> {
+    let mut command = Command::new("/bin/sh");
+    command.arg("-c").arg(line).env_clear();
+    command.envs(environment.iter().map(|(name, value)| (name, value)));
+    // What it says on stderr may hold what it prints on stdout.
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .kill_on_drop(true);
+    let mut child = command.spawn()?;
+    let _group = Group(child.id());
+    let Some(stdout) = child.stdout.take() else {
+        return Err(BearerError::Empty);
+    };
+    let most = u64::try_from(MAX_BEARER_BYTES).unwrap_or(u64::MAX);
+    let mut stdout = stdout.take(most.saturating_add(1));
+    let ended = timeout(BEARER_DEADLINE, async {
+        let mut text = Vec::new();
+        while stdout.read_buf(&mut text).await? > 0 {}
+        if text.len() > MAX_BEARER_BYTES {
+            return Err(BearerError::TooLong);
+        }
+        let status = child.wait().await?;
+        if status.success() {
+            return of_bytes(&text);
+        }
+        Err(BearerError::Failed(status.to_string()))
+    });
+    ended.await.unwrap_or(Err(BearerError::Slow))
+}
+
+/// The group of a command; what is left of it ends with this.
+struct Group(Option<u32>);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let id = self.0.and_then(|id| i32::try_from(id).ok());
+        if let Some(id) = id {
+            let _ = killpg(Pid::from_raw(id), Signal::SIGKILL);
+        }
+    }
+}
+
+fn of_bytes(bytes: &[u8]) -> Result<Credential, BearerError> {
+    if bytes.len() > MAX_BEARER_BYTES {
+        return Err(BearerError::TooLong);
+    }
+    credential(std::str::from_utf8(bytes).map_err(|_| BearerError::NotAWord)?)
+}
+
+/// Makes a credential of one word.
+pub fn credential(text: &str) -> Result<Credential, BearerError> {
+    let word = text.trim();
+    if word.is_empty() {
+        return Err(BearerError::Empty);
+    }
+    if !word.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(BearerError::NotAWord);
+    }
+    let value = HeaderValue::try_from(format!("Bearer {word}"));
+    let mut value = value.map_err(|_| BearerError::NotAWord)?;
+    value.set_sensitive(true);
+    Ok(Credential(value))
+}
+
+/// What codex says of the account that it is logged in with.
+const OF_ACCOUNT: [HeaderName; 6] = [
+    AUTHORIZATION,
+    HeaderName::from_static(CHATGPT_ACCOUNT),
+    HeaderName::from_static(ACCOUNT_ROUTING),
+    HeaderName::from_static("openai-organization"),
+    HeaderName::from_static("openai-project"),
+    HeaderName::from_static("x-codex-routing-hint"),
+];
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn shown(credential: &Credential) -> String {
+        let mut headers = HeaderMap::new();
+        headers.insert("chatgpt-account-id", HeaderValue::from_static("a"));
+        headers.insert(AUTHORIZATION, HeaderValue::from_static("Bearer of-codex"));
+        headers.insert("x-kept", HeaderValue::from_static("1"));
+        credential.replace_in(&mut headers);
+        assert_eq!(headers.len(), 2);
+        headers[AUTHORIZATION].to_str().unwrap().to_owned()
+    }
+
+    fn command(line: &str) -> Bearer {
+        Bearer::new(Source::Command {
+            line: line.into(),
+            environment: vec![("PATH".into(), env!("PATH").into())],
+        })
+    }
+
+    #[test]
+    fn credential_is_one_word_and_never_shown() {
+        assert_eq!(shown(&credential(" word\n").unwrap()), "Bearer word");
+        for odd in ["", " \n", "two words", "a\nb", "caf\u{e9}"] {
+            let error = credential(odd).unwrap_err().to_string();
+            assert!(
+                odd.trim().is_empty() || !error.contains(odd.trim()),
+                "{error}"
+            );
+        }
+        let source = Source::Value(Secret::new("hidden-word".to_owned()));
+        let bearer = Bearer::new(source);
+        assert!(!format!("{bearer:?} {:?}", credential("hidden-word")).contains("hidden"));
+    }
+
+    #[tokio::test]
+    async fn file_is_read_again_and_one_that_is_just_written_changes_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key");
+        let bearer = Bearer::new(Source::File(path.clone()));
+        assert!(matches!(bearer.current().await, Err(BearerError::Read(_))));
+        fs::write(&path, "first\n").unwrap();
+        let first = bearer.current().await.unwrap();
+        assert_eq!(shown(&first), "Bearer first");
+        assert_eq!(bearer.fresh(&first).await, None, "it is the same");
+        fs::write(&path, "").unwrap();
+        assert_eq!(bearer.current().await.unwrap(), first);
+        fs::write(&path, "second").unwrap();
+        assert_eq!(shown(&bearer.current().await.unwrap()), "Bearer second");
+        assert_eq!(shown(&bearer.fresh(&first).await.unwrap()), "Bearer second");
+        fs::write(&path, "x".repeat(MAX_BEARER_BYTES + 1)).unwrap();
+        assert!(matches!(read_file(&path), Err(BearerError::TooLong)));
+    }
+
+    #[tokio::test]
+    async fn command_is_run_once_and_again_when_its_credential_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let count = folder.path().join("count").display().to_string();
+        let bearer = command(&format!(
+            "echo x >>'{count}'; echo word-$(wc -l <'{count}')"
+        ));
+        let first = bearer.current().await.unwrap();
+        assert_eq!(shown(&first), "Bearer word-1");
+        assert_eq!(bearer.current().await.unwrap(), first);
+        let (one, two) = tokio::join!(bearer.fresh(&first), bearer.fresh(&first));
+        assert_eq!(shown(&one.unwrap()), "Bearer word-2");
+        assert_eq!(
+            shown(&two.unwrap()),
+            "Bearer word-2",
+            "asked for once for both"
+        );
+        assert_eq!(shown(&bearer.current().await.unwrap()), "Bearer word-2");
+    }
+
+    #[tokio::test]
+    async fn command_that_fails_says_so_and_nothing_of_what_it_printed() {
+        for (line, words) in [
+            ("echo hidden; exit 3", "exit status: 3"),
+            ("true", "gives nothing"),
+            ("echo hidden word", "more than one word"),
+            ("yes hidden", "more than 16384 bytes"),
+        ] {
+            let error = command(line).current().await.unwrap_err().to_string();
+            assert!(error.contains(words), "{line}: {error}");
+            assert!(!error.contains("hidden"), "{error}");
+        }
+    }
+}
