@@ -19,6 +19,7 @@ mod fuzzing;
 mod protocol;
 mod readme;
 mod real_codex;
+mod remote;
 mod requests;
 mod standin;
 mod stdio;
