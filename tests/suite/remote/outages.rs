@@ -1,6 +1,7 @@
 //! The other machine goes away, comes back, is slow; codex is restarted. The model link stays as it is.
 
 use std::fs;
+use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -12,11 +13,12 @@ use super::placement::{there, thread_there};
 use crate::support::blocks::files_before;
 use crate::support::case::Case;
 use crate::support::client::Client;
-use crate::support::eventually;
+use crate::support::inbox::Line;
 use crate::support::launch::Launch;
 use crate::support::persona;
 use crate::support::processes::{eventually_one, none_marked};
 use crate::support::stage::Stage;
+use crate::support::{PATIENCE, eventually};
 
 /// A stage, the other machine, and the way there.
 struct Place {
@@ -161,6 +163,7 @@ async fn dies_and_comes_back(
         .await;
     place.far.kill().await;
     place.bridge.lead(None);
+    given_up(&client, from).await;
     let first = client.turn_end(from, &thread).await;
     let second = client.turn(&thread, "[far] two").await;
     place.far.start().await;
@@ -169,6 +172,18 @@ async fn dies_and_comes_back(
     let ends = [first, second].map(|it| json!([it["status"], it["error"]]));
     assert!(client.close().await.success());
     (place, ends.to_vec(), thread)
+}
+
+/// Waits until codex has given the machine up: 0.171.0 hopes for 45 seconds.
+async fn given_up(client: &Client, from: usize) {
+    let is_end = |line: &Line| line.method() == Some("turn/completed");
+    let end = async {
+        while !client.inbox.since(from).iter().any(is_end) {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let waited = tokio::time::timeout(3 * PATIENCE, end).await;
+    waited.expect("an end of the turn");
 }
 
 async fn slow_machine_holds_nobody_else_up(case: Case) {
