@@ -4,9 +4,11 @@
 //! bridge ([`bridge`]) that writes down every message, so that it can be searched for what belongs here.
 
 mod bridge;
+mod cuts;
 mod far;
 mod model;
 mod outages;
 
 mod placement;
 mod search;
+mod ssh;

@@ -1,6 +1,6 @@
 //! A model that works on the other machine.
 
-use codex_relay::commands::endpoint::{Reply, Script, events};
+use codex_relay::commands::endpoint::{Reply, Script, Signal, Step, events};
 use codex_relay::commands::witness::Recorded;
 use serde_json::{Value, json};
 
@@ -8,7 +8,8 @@ use crate::support::model::Model;
 
 /// Answers `[far]` with a command and an edit of a file, and everything else as [`Model`] does.
 ///
-/// With `brief` behind it the model doesn't wait for the command's end.
+/// With `brief` behind it the model doesn't wait for the command's end. `[pour]` is answered with [`poured`], piece by
+/// piece, and no end.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FarModel(pub(crate) Model);
 
@@ -19,6 +20,9 @@ impl Script for FarModel {
         let last = input.last().map(Value::to_string).unwrap_or_default();
         let is_turn = request.purpose().as_deref() == Some("turn");
         let number = request.number;
+        if is_turn && last.contains("[pour]") {
+            return pour(&format!("resp-{number}"));
+        }
         let item = if !is_turn {
             None
         } else if last.contains("[far]") {
@@ -40,6 +44,24 @@ impl Script for FarModel {
         }
     }
 }
+
+/// An answer that comes in pieces and doesn't end.
+fn pour(id: &str) -> Reply {
+    let item = events::message(id, "");
+    let added = json!({"type": "response.output_item.added", "output_index": 0, "item": item});
+    let piece = |piece: String| json!({"type": "response.output_text.delta", "item_id": id, "delta": piece});
+    let pieces = (0..PIECES).map(|number| piece(poured(number)));
+    let events = [events::created(id), added].into_iter().chain(pieces);
+    Reply::events(events).then([Step::Await(Signal::new())])
+}
+
+/// One piece of what is poured.
+pub(crate) fn poured(number: usize) -> String {
+    format!("piece {number}, ")
+}
+
+/// So many that a connection is cut before the last of them.
+const PIECES: usize = 20_000;
 
 /// A call that adds a file.
 fn edit(call: &str) -> Value {
