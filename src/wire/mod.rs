@@ -8,5 +8,8 @@ pub mod headers;
 pub mod lead;
 pub mod lines;
 pub mod literal;
+mod nesting;
 pub mod redact;
 pub mod scan;
+mod strings;
+pub mod walk;

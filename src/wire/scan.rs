@@ -7,6 +7,8 @@ use std::ops::Range;
 
 use crate::base::limits::MAX_JSON_DEPTH;
 use crate::wire::literal;
+use crate::wire::nesting::Nesting;
+use crate::wire::strings::content_end;
 
 /// One member of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -231,11 +233,11 @@ fn key_and_colon(text: &[u8], at: usize) -> Result<(Range<usize>, usize), ScanEr
 
 /// Where the value that begins at byte `at` ends.
 fn value_end(text: &[u8], mut at: usize) -> Result<usize, ScanError> {
-    let mut open = Stack::default();
+    let mut open = Nesting::default();
     loop {
         at = match text.get(at) {
             Some(b'{') => {
-                open.push(true, at)?;
+                opened(&mut open, true, at)?;
                 let inner = white_space(text, at + 1);
                 if text.get(inner) == Some(&b'}') {
                     inner
@@ -245,7 +247,7 @@ fn value_end(text: &[u8], mut at: usize) -> Result<usize, ScanError> {
                 }
             }
             Some(b'[') => {
-                open.push(false, at)?;
+                opened(&mut open, false, at)?;
                 let inner = white_space(text, at + 1);
                 if text.get(inner) == Some(&b']') {
                     inner
@@ -263,13 +265,20 @@ fn value_end(text: &[u8], mut at: usize) -> Result<usize, ScanError> {
     }
 }
 
+fn opened(open: &mut Nesting, object: bool, at: usize) -> Result<(), ScanError> {
+    if open.push(object) {
+        return Ok(());
+    }
+    Err(ScanError::TooDeep { at })
+}
+
 enum Next {
     Value(usize),
     End(usize),
 }
 
 /// Closes containers behind the value that ends at byte `at`, up to the next comma.
-fn close(text: &[u8], mut at: usize, open: &mut Stack) -> Result<Next, ScanError> {
+fn close(text: &[u8], mut at: usize, open: &mut Nesting) -> Result<Next, ScanError> {
     while let Some(in_object) = open.top() {
         at = white_space(text, at);
         match (in_object, text.get(at)) {
@@ -335,85 +344,8 @@ fn digits(text: &[u8], at: usize) -> Result<usize, ScanError> {
 
 /// Where the string whose opening quote stands at byte `at` ends, behind its closing quote.
 fn string_end(text: &[u8], at: usize) -> Result<usize, ScanError> {
-    let mut at = at + 1;
-    loop {
-        at = plain_end(text, at);
-        match text.get(at) {
-            Some(b'"') => return Ok(at + 1),
-            Some(b'\\') => match text.get(at + 1) {
-                Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => at += 2,
-                Some(b'u') => {
-                    let digits = text.get(at + 2..at + 6).unwrap_or_default();
-                    if digits.len() < 4 || !digits.iter().all(u8::is_ascii_hexdigit) {
-                        return Err(ScanError::Syntax { at });
-                    }
-                    at += 6;
-                }
-                _ => return Err(ScanError::Syntax { at }),
-            },
-            _ => return Err(ScanError::Syntax { at }),
-        }
-    }
+    content_end(text, at + 1).map_err(|at| ScanError::Syntax { at })
 }
-
-/// The first byte from `at` on that isn't plain string content.
-fn plain_end(text: &[u8], at: usize) -> usize {
-    let rest = text.get(at..).unwrap_or_default();
-    let special = |byte: &u8| *byte < 0x20 || *byte == b'"' || *byte == b'\\';
-    // Whole blocks first: the fold has no branch, so the compiler makes vector code of it.
-    let blocks = rest
-        .chunks_exact(BLOCK_BYTES)
-        .take_while(|block| !block.iter().fold(false, |hit, byte| hit | special(byte)))
-        .count()
-        * BLOCK_BYTES;
-    let tail = rest.get(blocks..).unwrap_or_default();
-    let plain = tail.iter().position(special).unwrap_or(tail.len());
-    at + blocks + plain
-}
-
-/// Which containers are open: a bit each, set for an object.
-struct Stack {
-    words: [u64; MAX_JSON_DEPTH / 64],
-    depth: usize,
-}
-
-impl Default for Stack {
-    fn default() -> Self {
-        Self {
-            words: [0; MAX_JSON_DEPTH / 64],
-            depth: 0,
-        }
-    }
-}
-
-impl Stack {
-    fn push(&mut self, object: bool, at: usize) -> Result<(), ScanError> {
-        let Some(word) = self.words.get_mut(self.depth / 64) else {
-            return Err(ScanError::TooDeep { at });
-        };
-        let bit = 1 << (self.depth % 64);
-        if object {
-            *word |= bit;
-        } else {
-            *word &= !bit;
-        }
-        self.depth += 1;
-        Ok(())
-    }
-
-    fn pop(&mut self) {
-        self.depth = self.depth.saturating_sub(1);
-    }
-
-    fn top(&self) -> Option<bool> {
-        let last = self.depth.checked_sub(1)?;
-        let word = self.words.get(last / 64)?;
-        Some(word >> (last % 64) & 1 == 1)
-    }
-}
-
-/// One block of [`plain_end`].
-const BLOCK_BYTES: usize = 32;
 
 #[cfg(test)]
 #[path = "scan_tests.rs"]
