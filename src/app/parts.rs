@@ -30,6 +30,7 @@ use crate::stdio::outbound::{Outbound, OutboundEnd};
 use crate::stdio::own;
 use crate::stdio::pipe::Pipe;
 use crate::stdio::writer::{self, OwnLines, Queued};
+use crate::upstream::calls::Calls;
 use crate::upstream::client::Upstream;
 use crate::wire::redact::StreamRedactor;
 
@@ -117,6 +118,7 @@ pub async fn start(settings: Settings, codex_args: Vec<OsString>) -> Result<Part
     let (codex_lines, client, lines) = writer::queue();
     let (closings, closed) = watch::channel(0);
     let budget = Budget::new();
+    let calls = Calls::default();
     let (answer, answers) = mpsc::channel(MAX_OWN_ANSWERS);
     let mut streams = JoinSet::new();
     spawn_writer(&mut streams, lines);
@@ -125,6 +127,7 @@ pub async fn start(settings: Settings, codex_args: Vec<OsString>) -> Result<Part
         feed: settings.feed.clone(),
         client: client.clone(),
         answers,
+        calls: calls.clone(),
         budget: budget.clone(),
     };
     let inbound = spawn_inbound(&mut streams, inbound, pipes.stdin);
@@ -142,7 +145,8 @@ pub async fn start(settings: Settings, codex_args: Vec<OsString>) -> Result<Part
         Pipe::new(pipes.stdout, gone.clone()),
     );
     spawn_errors(&mut streams, &secret, Pipe::new(pipes.stderr, gone));
-    let relay = spawn_relay((socket, closed), gate, session.clone(), budget, settings);
+    let shared = (session.clone(), calls, budget);
+    let relay = spawn_relay((socket, closed), gate, shared, settings);
     Ok(Parts {
         codex,
         streams,
@@ -254,8 +258,7 @@ fn spawn_errors(tasks: &mut JoinSet<Part>, secret: &Secret, pipe: Pipe<ChildStde
 fn spawn_relay(
     (socket, closed): (TcpListener, watch::Receiver<u64>),
     gate: Gate,
-    session: SharedSession,
-    budget: Budget,
+    (session, calls, budget): (SharedSession, Calls, Budget),
     settings: Settings,
 ) -> JoinSet<Part> {
     let mut tasks = JoinSet::new();
@@ -265,6 +268,7 @@ fn spawn_relay(
         feed: settings.feed,
         destination: settings.destination,
         bearer: settings.bearer,
+        calls,
         upstream: Upstream::new(settings.way_out),
         on_unrecognized: settings.on_unrecognized,
         budget,

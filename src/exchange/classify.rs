@@ -66,6 +66,11 @@ impl Identity {
         self.marked
     }
 
+    /// Thread and turn, where both are told, whoever the request belongs to.
+    pub fn named_turn(&self) -> Option<(&str, &str)> {
+        Some((self.thread.as_deref()?, self.turn.as_deref()?))
+    }
+
     /// The thread that the headers name, unless they carry a mark of a child. Only a hint: a
     /// WebSocket's headers are those of the moment when it was opened.
     pub fn hinted_thread(&self) -> Option<&str> {

@@ -57,6 +57,16 @@ impl Refusal {
         }
     }
 
+    /// Ends a request whose turn was interrupted, where codex itself doesn't.
+    pub fn interrupted() -> Self {
+        Self {
+            reason: Reason::GenerationStale,
+            words: "the turn was interrupted".to_owned(),
+            remedy: "",
+            may_pass_later: false,
+        }
+    }
+
     /// Refuses a body or message of `bytes`.
     pub fn too_large(measured: Measured, bytes: u64) -> Self {
         let what = match measured {

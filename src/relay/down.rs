@@ -10,6 +10,7 @@ use tokio::sync::mpsc;
 
 use crate::base::limits::{FRAME_READ_BYTES, MAX_MESSAGE_BYTES};
 use crate::relay::websocket::{Answering, Word};
+use crate::upstream::calls::Call;
 use crate::wire::frames::{FrameHead, OpCode, Parsed};
 
 /// The pump towards codex.
@@ -19,6 +20,7 @@ pub struct Down<'a, R, W> {
     to: W,
     words: mpsc::Receiver<Word>,
     answering: Answering<'a>,
+    call: &'a Call,
     buffer: BytesMut,
     track: Track,
 }
@@ -33,16 +35,60 @@ struct Track {
     /// Whether a fragmented message is open: nothing of ours may come between.
     is_open: bool,
     is_over: bool,
+    lead: Lead,
+}
+
+/// How messages begin: enough to see which of them end a response.
+#[derive(Debug, Default)]
+struct Lead {
+    /// The first bytes of the current message.
+    bytes: Vec<u8>,
+    /// Whether the current frame belongs to it; control frames may come between.
+    is_in_message: bool,
+    /// A message has said that a response is over.
+    is_answered: bool,
+}
+
+impl Lead {
+    fn begin(&mut self, head: &FrameHead) {
+        self.is_in_message = !head.opcode.is_control();
+        if matches!(head.opcode, OpCode::Text | OpCode::Binary) {
+            self.bytes.clear();
+        }
+    }
+
+    fn push(&mut self, payload: &[u8]) {
+        if self.is_in_message {
+            let room = LEAD_BYTES.saturating_sub(self.bytes.len());
+            self.bytes.extend(payload.iter().take(room));
+        }
+    }
+
+    /// Notes the end of a frame, with `is_last` of a whole message.
+    fn end(&mut self, is_last: bool) {
+        if std::mem::take(&mut self.is_in_message) && is_last {
+            let says = |word: &&[u8]| memchr::memmem::find(&self.bytes, word).is_some();
+            self.is_answered |= ENDS.iter().any(says);
+            self.bytes.clear();
+        }
+    }
 }
 
 impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Down<'a, R, W> {
     /// Passes frames of `from` on to `to`.
-    pub fn new(from: R, to: W, words: mpsc::Receiver<Word>, answering: Answering<'a>) -> Self {
+    pub fn new(
+        from: R,
+        to: W,
+        words: mpsc::Receiver<Word>,
+        answering: Answering<'a>,
+        call: &'a Call,
+    ) -> Self {
         Self {
             from,
             to,
             words,
             answering,
+            call,
             buffer: BytesMut::new(),
             track: Track::default(),
         }
@@ -88,6 +134,9 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Down<'a, R, W> {
             let is_stuck = self.answering.is_mid_frame.load(Ordering::Relaxed);
             let pings = if is_stuck { Pings::Held } else { Pings::Passed };
             let whole = self.track.advance(&self.buffer, pings);
+            if std::mem::take(&mut self.track.lead.is_answered) {
+                self.call.end();
+            }
             let passing = self.buffer.split_to(whole);
             self.to.write_all(&passing).await?;
             let Some((size, payload)) = held_ping(&self.buffer).filter(|_| is_stuck) else {
@@ -122,11 +171,13 @@ impl Track {
         loop {
             let rest = bytes.get(at..).unwrap_or_default();
             let here = usize::try_from(self.left).map_or(rest.len(), |left| left.min(rest.len()));
+            self.lead.push(rest.get(..here).unwrap_or_default());
             at += here;
             self.left -= u64::try_from(here).unwrap_or(0);
             if self.left > 0 {
                 return at;
             }
+            self.lead.end(!self.is_open);
             let rest = bytes.get(at..).unwrap_or_default();
             let Parsed::Head { head, size } = FrameHead::parse(rest) else {
                 // Nonsense is codex's to judge; it passes as it is.
@@ -148,6 +199,7 @@ impl Track {
             }
             at += size;
             self.left = head.length;
+            self.lead.begin(&head);
         }
     }
 }
@@ -192,6 +244,17 @@ fn close_frame(reason: &str) -> Vec<u8> {
     frame.extend_from_slice(reason.as_bytes());
     frame
 }
+
+/// What is looked at of a message: its type, which upstreams write first.
+const LEAD_BYTES: usize = 64;
+
+/// Events behind which nothing of a response comes.
+const ENDS: [&[u8]; 4] = [
+    b"\"response.completed\"",
+    b"\"response.failed\"",
+    b"\"response.incomplete\"",
+    b"\"type\":\"error\"",
+];
 
 /// Said of a message of the upstream.
 const OVER_THE_BOUND: &str = "codex-relay: message over 33554432 bytes";

@@ -1,6 +1,7 @@
 use std::sync::atomic::AtomicBool;
 
 use super::*;
+use crate::upstream::calls::Calls;
 
 fn frame(fin: bool, opcode: OpCode, payload: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -72,6 +73,39 @@ fn message_at_the_bound_passes_and_one_above_does_not() {
     assert!(track.is_over);
 }
 
+#[test]
+fn response_is_over_when_a_message_begins_by_saying_so() {
+    let over = |messages: &[Vec<u8>]| {
+        let stream = messages.concat();
+        (1..stream.len()).all(|step| {
+            let mut track = Track::default();
+            let mut held: Vec<u8> = Vec::new();
+            for chunk in stream.chunks(step) {
+                held.extend_from_slice(chunk);
+                let count = track.advance(&held, Pings::Passed);
+                held.drain(..count);
+            }
+            track.lead.is_answered
+        })
+    };
+    let text = |text: &str| frame(true, OpCode::Text, text.as_bytes());
+    let end = r#"{"type":"response.completed","response":{}}"#;
+    assert!(over(&[text(end)]));
+    assert!(over(&[text("{}"), text(end), text("{}")]));
+    let parts = [
+        frame(false, OpCode::Text, &end.as_bytes()[..20]),
+        frame(true, OpCode::Ping, b"ping"),
+        frame(true, OpCode::Continuation, &end.as_bytes()[20..]),
+    ];
+    assert!(over(&parts));
+    assert!(!over(&[frame(true, OpCode::Ping, end.as_bytes())]));
+    let late = format!(
+        r#"{{"type":"response.output_text.delta","delta":"{}{end}"}}"#,
+        " ".repeat(64)
+    );
+    assert!(!over(&[text(&late)]));
+}
+
 #[tokio::test]
 async fn refusal_waits_for_the_end_of_a_message() {
     let is_mid_frame = AtomicBool::new(false);
@@ -79,6 +113,7 @@ async fn refusal_waits_for_the_end_of_a_message() {
         is_mid_frame: &is_mid_frame,
         pings: mpsc::channel(1).0,
     };
+    let call = Calls::default().idle();
     let (mut upstream, from) = io::duplex(1024);
     let (to, mut codex) = io::duplex(1024);
     let (say, words) = mpsc::channel(1);
@@ -91,7 +126,7 @@ async fn refusal_waits_for_the_end_of_a_message() {
             is_open: true,
             ..Track::default()
         },
-        ..Down::new(from, to, words, answering)
+        ..Down::new(from, to, words, answering, &call)
     };
     let feed = async {
         let mut seen = vec![0; first.len()];

@@ -10,8 +10,9 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
+use tokio::time::sleep;
 
-use crate::base::limits::MAX_BODY_BYTES;
+use crate::base::limits::{CLOSE_GRACE, MAX_BODY_BYTES};
 use crate::base::reason::Reason;
 use crate::budget::share::{Budget, Busy, Share};
 use crate::exchange::admission::Subject;
@@ -19,10 +20,12 @@ use crate::exchange::body::Body;
 use crate::exchange::classify::Identity;
 use crate::exchange::refusal::{Measured, Refusal};
 use crate::relay::body::{Claimed, Counted, ReadError, Whole, drain, read};
-use crate::relay::judge::{Judged, judge};
+use crate::relay::cut::cuttable;
+use crate::relay::judge::{Judged, judge, note_call};
 use crate::relay::listener::{Pump, Relay};
 use crate::relay::onward::{Onward, Outgoing};
 use crate::relay::upgrade::{tunnel, upgrade};
+use crate::upstream::calls::Call;
 use crate::upstream::client::{OutBody, Usage, never};
 use crate::upstream::destination::Base;
 use crate::wire::compress::{InflateError, deflate, inflate};
@@ -96,14 +99,34 @@ async fn pass(relay: &Relay, onward: Onward, body: Incoming) -> Result<Response<
     Ok(back(response))
 }
 
-/// Passes a model request on: unread where its header says so or nothing can be injected, else as it
-/// is judged.
+/// Passes a model request on, and ends it at the upstream when its turn is interrupted.
 async fn model_request(
     relay: &Relay,
     onward: Onward,
     body: Incoming,
 ) -> Result<Response<OutBody>, Refusal> {
+    let call = relay.calls.idle();
+    let response = tokio::select! {
+        response = answer(relay, onward, body, &call) => response?,
+        () = call.is_cut() => {
+            // Codex hangs up by itself; a word of ours would make it ask again.
+            sleep(CLOSE_GRACE).await;
+            return Err(Refusal::interrupted());
+        }
+    };
+    Ok(cuttable(response, call))
+}
+
+/// Passes a model request on: unread where its header says so or nothing can be injected, else as it
+/// is judged.
+async fn answer(
+    relay: &Relay,
+    onward: Onward,
+    body: Incoming,
+    call: &Call,
+) -> Result<Response<OutBody>, Refusal> {
     let identity = Identity::from_headers(&onward.parts.headers);
+    note_call(&identity, call);
     if identity.is_marked() || relay.is_silent() {
         return pass_counted(relay, onward, body).await;
     }
@@ -126,7 +149,7 @@ async fn model_request(
             ReadError::Busy => Refusal::new(Reason::Busy),
         })?;
     let mut headers = end_to_end(&onward.parts.headers);
-    let spliced = spliced(relay, &wire, is_zstd, identity).await?;
+    let spliced = spliced(relay, &wire, is_zstd, (identity, call)).await?;
     let pieces = spliced.unwrap_or_else(|| vec![wire]);
     let size: usize = pieces.iter().map(Bytes::len).sum();
     if headers.contains_key(CONTENT_LENGTH) {
@@ -147,7 +170,7 @@ async fn spliced(
     relay: &Relay,
     wire: &Bytes,
     is_zstd: bool,
-    identity: Identity,
+    (identity, call): (Identity, &Call),
 ) -> Result<Option<Vec<Bytes>>, Refusal> {
     // What the budget gave for inflating is given back when nothing inflated is left.
     let (plain, _share) = if is_zstd {
@@ -157,7 +180,8 @@ async fn spliced(
         (wire.clone(), None)
     };
     let body = Body::read(&plain);
-    match judge(relay, &plain, &body, identity, Measured::BodyAfterInjection).await {
+    let measured = Measured::BodyAfterInjection;
+    match judge(relay, (&plain, &body), identity, call, measured).await {
         Judged::Refuse(refusal) => Err(refusal),
         Judged::Forward => {
             tracing::debug!(bytes = wire.len(), "model request passed");

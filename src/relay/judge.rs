@@ -13,6 +13,8 @@ use crate::exchange::instructions::splice;
 use crate::exchange::plan::{Plan, from_decision, plan};
 use crate::exchange::refusal::{Measured, Refusal};
 use crate::relay::listener::Relay;
+use crate::session::decide::ParentRequest;
+use crate::upstream::calls::Call;
 use crate::wire::edit::pieces;
 
 /// What becomes of it.
@@ -33,18 +35,26 @@ pub enum Judged {
     Refuse(Refusal),
 }
 
+/// Notes whose turn a request is under way for.
+pub(super) fn note_call(identity: &Identity, call: &Call) {
+    if let Some((thread, turn)) = identity.named_turn() {
+        call.begin(thread, turn);
+    }
+}
+
 /// Judges `bytes`, whose other carriers `identity` has read already.
 pub async fn judge(
     relay: &Relay,
-    bytes: &Bytes,
-    body: &Body,
+    (bytes, body): (&Bytes, &Body),
     mut identity: Identity,
+    call: &Call,
     measured: Measured,
 ) -> Judged {
     if relay.is_silent() {
         return Judged::Forward;
     }
     identity.read_body(bytes, body);
+    note_call(&identity, call);
     let mut claimed = None;
     let mut planned = plan(identity, body, relay.on_unrecognized, |request| {
         claimed = Some(request.thread.clone());
@@ -54,24 +64,7 @@ pub async fn judge(
         })
     });
     if let Plan::Prepare(request) = planned {
-        let wish = relay
-            .session
-            .with(|session| session.usual_wish(request.thread.as_str()));
-        let snapshot = match relay.feed.prepare(&wish).await {
-            Ok(prepared) => Some(Arc::clone(&prepared.snapshot)),
-            Err(error) => {
-                tracing::warn!(
-                    "no context for a turn that codex started: {}",
-                    Chain(&error)
-                );
-                None
-            }
-        };
-        planned = from_decision(
-            relay
-                .session
-                .with(|session| session.on_native_context(&request, snapshot)),
-        );
+        planned = prepare(relay, &request).await;
     }
     let (snapshot, thread) = match (planned, claimed) {
         (Plan::Inject(snapshot), Some(thread)) => (snapshot, thread),
@@ -99,4 +92,25 @@ pub async fn judge(
             }
         }
     }
+}
+
+/// Reads the text for a turn that codex started itself.
+async fn prepare(relay: &Relay, request: &ParentRequest) -> Plan {
+    let wish = relay
+        .session
+        .with(|session| session.usual_wish(request.thread.as_str()));
+    let snapshot = match relay.feed.prepare(&wish).await {
+        Ok(prepared) => Some(Arc::clone(&prepared.snapshot)),
+        Err(error) => {
+            tracing::warn!(
+                "no context for a turn that codex started: {}",
+                Chain(&error)
+            );
+            None
+        }
+    };
+    let decision = relay
+        .session
+        .with(|session| session.on_native_context(request, snapshot));
+    from_decision(decision)
 }

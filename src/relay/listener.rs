@@ -29,6 +29,7 @@ use crate::relay::http;
 use crate::relay::peer::Peers;
 use crate::session::shared::SharedSession;
 use crate::upstream::bearer::Bearer;
+use crate::upstream::calls::Calls;
 use crate::upstream::client::Upstream;
 use crate::upstream::destination::Destination;
 
@@ -49,6 +50,8 @@ pub struct Relay {
     pub upstream: Upstream,
     /// What happens to requests that can't be read.
     pub on_unrecognized: OnUnrecognized,
+    /// What is under way.
+    pub calls: Calls,
     /// The memory for messages in flight.
     pub budget: Budget,
 }

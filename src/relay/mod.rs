@@ -1,6 +1,7 @@
 //! Floor 6: the drivers of the private endpoint.
 
 pub mod body;
+mod cut;
 pub mod down;
 pub mod http;
 pub mod judge;

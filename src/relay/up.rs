@@ -18,6 +18,7 @@ use crate::exchange::refusal::{Measured, Refusal};
 use crate::relay::judge::{Judged, judge};
 use crate::relay::listener::Relay;
 use crate::relay::websocket::{Stuck, Word};
+use crate::upstream::calls::Call;
 use crate::wire::frames::{FrameHead, MAX_HEAD_BYTES, OpCode, Parsed, apply_mask};
 
 /// The pump towards the upstream.
@@ -28,6 +29,7 @@ pub struct Up<'a, R, W> {
     to: W,
     say: mpsc::Sender<Word>,
     stuck: Stuck<'a>,
+    call: &'a Call,
     buffer: BytesMut,
     message: Message,
 }
@@ -62,6 +64,7 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Up<'a, R, W> {
         to: W,
         say: mpsc::Sender<Word>,
         stuck: Stuck<'a>,
+        call: &'a Call,
     ) -> Self {
         Self {
             relay,
@@ -69,6 +72,7 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Up<'a, R, W> {
             to,
             say,
             stuck,
+            call,
             buffer: BytesMut::new(),
             message: Message::default(),
         }
@@ -258,9 +262,9 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Up<'a, R, W> {
         }
         let judged = judge(
             self.relay,
-            &text,
-            &body,
+            (&text, &body),
             Identity::default(),
+            self.call,
             Measured::MessageAfterInjection,
         );
         match judged.await {

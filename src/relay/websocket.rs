@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use bytes::Bytes;
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
-use tokio::io::split;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, split};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
@@ -13,6 +13,7 @@ use crate::base::limits::{CLOSE_GRACE, MAX_QUEUED_PINGS, MAX_QUEUED_REFUSALS};
 use crate::relay::down::Down;
 use crate::relay::listener::Relay;
 use crate::relay::up::{End, Up};
+use crate::upstream::calls::Call;
 
 /// What the relay itself says to codex, between the messages of the upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,32 +43,52 @@ pub struct Answering<'a> {
     pub pings: mpsc::Sender<Bytes>,
 }
 
-/// Passes frames both ways until one leg ends.
+/// Passes frames both ways until one leg ends, or the turn that waits for an answer is interrupted.
 pub async fn pass(relay: &Relay, codex: Upgraded, upstream: Upgraded) {
-    let (from_codex, to_codex) = split(TokioIo::new(codex));
+    let (mut from_codex, mut to_codex) = split(TokioIo::new(codex));
+    let call = relay.calls.idle();
+    let ended = {
+        let pumps = pump(relay, (&mut from_codex, &mut to_codex), upstream, &call);
+        tokio::pin!(pumps);
+        tokio::select! {
+            () = &mut pumps => Ended::Leg,
+            () = call.is_cut() => Ended::Interrupted,
+        }
+    };
+    if ended == Ended::Interrupted {
+        // The upstream's end is closed. Codex ends its own when it has read the interrupt; a word
+        // before that would make it ask again.
+        let _ = timeout(CLOSE_GRACE, from_codex.read(&mut [0])).await;
+    }
+}
+
+/// Why a WebSocket is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ended {
+    Interrupted,
+    Leg,
+}
+
+async fn pump(
+    relay: &Relay,
+    (from_codex, to_codex): (impl AsyncRead + Unpin, impl AsyncWrite + Unpin),
+    upstream: Upgraded,
+    call: &Call,
+) {
     let (from_upstream, to_upstream) = split(TokioIo::new(upstream));
     let (say, words) = mpsc::channel(MAX_QUEUED_REFUSALS);
     let (ping, pings) = mpsc::channel::<Bytes>(MAX_QUEUED_PINGS);
     let is_mid_frame = AtomicBool::new(false);
-    let up = Up::new(
-        relay,
-        from_codex,
-        to_upstream,
-        say,
-        Stuck {
-            is_mid_frame: &is_mid_frame,
-            pings,
-        },
-    );
-    let down = Down::new(
-        from_upstream,
-        to_codex,
-        words,
-        Answering {
-            is_mid_frame: &is_mid_frame,
-            pings: ping,
-        },
-    );
+    let stuck = Stuck {
+        is_mid_frame: &is_mid_frame,
+        pings,
+    };
+    let answering = Answering {
+        is_mid_frame: &is_mid_frame,
+        pings: ping,
+    };
+    let up = Up::new(relay, from_codex, to_upstream, say, stuck, call);
+    let down = Down::new(from_upstream, to_codex, words, answering, call);
     let (up, down) = (up.run(), down.run());
     tokio::pin!(up, down);
     let ended = tokio::select! {

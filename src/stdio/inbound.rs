@@ -22,6 +22,7 @@ use crate::session::machine::{Denial, Remark, Session};
 use crate::session::own::{OwnAnswer, OwnId};
 use crate::session::shared::SharedSession;
 use crate::stdio::writer::OwnLines;
+use crate::upstream::calls::Calls;
 use crate::wire::edit::pieces;
 use crate::wire::envelope::member;
 use crate::wire::lead::Lead;
@@ -34,6 +35,8 @@ pub struct Inbound {
     pub session: SharedSession,
     /// Where contexts come from.
     pub feed: Feed,
+    /// What turns have asked the model for.
+    pub calls: Calls,
     /// The client, for answers of our own.
     pub client: OwnLines,
     /// Codex's answers to requests of our own.
@@ -164,9 +167,12 @@ impl Inbound {
                     let _ = self.client.send(line).await;
                     return Ok(());
                 }
-                ClientVerdict::Interrupt { .. } => {
+                ClientVerdict::Interrupt { thread, turn } => {
+                    // Codex first: what it asks meanwhile would be cut and asked again.
                     to.write_all(&line).await?;
-                    return to.flush().await;
+                    to.flush().await?;
+                    self.calls.cut(thread.as_str(), turn.as_str());
+                    return Ok(());
                 }
                 ClientVerdict::Rewrite(edits) => {
                     for piece in pieces(&line, edits) {

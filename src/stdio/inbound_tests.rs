@@ -6,6 +6,7 @@ use crate::context::supplier::Supplier;
 use crate::session::machine::{Config, Session, Upstreams};
 use crate::session::observe::CodexVerdict;
 use crate::stdio::writer::queue;
+use crate::upstream::calls::Calls;
 
 #[tokio::test]
 async fn overloaded_codex_is_asked_again() {
@@ -24,6 +25,7 @@ async fn overloaded_codex_is_asked_again() {
         feed: Feed::Nobody,
         client,
         answers,
+        calls: Calls::default(),
         budget: Budget::new(),
     };
     let (mut from_client, stdin) = duplex(4096);

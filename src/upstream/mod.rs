@@ -1,6 +1,7 @@
 //! Floor 4: the way to the model.
 
 pub mod bearer;
+pub mod calls;
 pub mod client;
 pub mod destination;
 pub mod dial;

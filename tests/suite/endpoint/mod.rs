@@ -2,5 +2,6 @@
 
 mod handshake;
 mod http;
+mod interrupts;
 mod limits;
 mod websocket;

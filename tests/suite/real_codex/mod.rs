@@ -9,6 +9,7 @@ mod deaths;
 mod eligibility;
 mod gateway;
 mod injection;
+mod interrupts;
 mod oversize;
 mod owned;
 mod passing;
