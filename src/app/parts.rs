@@ -186,8 +186,13 @@ fn session(
 
 fn spawn_writer(tasks: &mut JoinSet<Part>, lines: mpsc::Receiver<Queued>) {
     tasks.spawn(async move {
-        if let Err(error) = writer::write_lines(lines, own::output()).await {
-            tracing::debug!(%error, "the client reads no more");
+        tokio::select! {
+            biased;
+            written = writer::write_lines(lines, own::output()) => if let Err(error) = written {
+                tracing::debug!(%error, "the client reads no more");
+            },
+            // Codex may have nothing to say for hours, and the client nothing to close.
+            () = own::reader_is_gone() => tracing::debug!("nobody reads for the client"),
         }
         Part::Writer
     });

@@ -11,6 +11,8 @@ use std::task::{Context, Poll, ready};
 
 use nix::sys::socket::{MsgFlags, recv, send};
 use nix::sys::stat::{SFlag, fstat};
+#[cfg(target_os = "linux")]
+use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::unix::pipe;
@@ -36,6 +38,34 @@ pub fn input() -> Input {
 /// Where the client reads.
 pub fn output() -> Output {
     opened(io::stdout(), "/proc/self/fd/1").unwrap_or_else(|| Box::new(tokio::io::stdout()))
+}
+
+/// Waits until nobody can read what we write to the client, which a pipe or a socket tells though
+/// nothing is written; for ever where the system doesn't.
+pub async fn reader_is_gone() {
+    #[cfg(target_os = "linux")]
+    if let Some(watch) = watch(io::stdout()) {
+        // Nothing is asked for but what is always told: that the other end is closed.
+        let _ = watch.ready(Interest::WRITABLE).await;
+        return;
+    }
+    std::future::pending::<()>().await;
+}
+
+/// A descriptor of its own, so that nobody is woken for what concerns only the other.
+#[cfg(target_os = "linux")]
+#[expect(
+    unsafe_code,
+    reason = "a descriptor that we own, and that is never given away"
+)]
+fn watch(stream: impl AsFd) -> Option<AsyncFd<OwnedFd>> {
+    if matches!(kind(&stream), Kind::Other) {
+        return None;
+    }
+    let own = stream.as_fd().try_clone_to_owned().ok()?;
+    // SAFETY: an owned descriptor is open until it is dropped, and always has the same number.
+    let registered = unsafe { AsyncFd::register_with_interest(own, Interest::PRIORITY) };
+    registered.ok()
 }
 
 /// Where complaints go.
@@ -161,6 +191,27 @@ mod tests {
         assert!(!OFlag::from_bits_truncate(flags).contains(OFlag::O_NONBLOCK));
         drop((ours, near));
         assert_eq!(far.read(&mut got).await.unwrap(), 0);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn reader_that_goes_is_noticed_and_one_that_is_only_silent_is_not() {
+        let (pipe_read, pipe_write) = io::pipe().unwrap();
+        let (socket_read, socket_write) = UnixStream::pair().unwrap();
+        let pipe = watch(&pipe_write).unwrap();
+        let socket = watch(&socket_write).unwrap();
+        // Its client says no more, and still reads.
+        socket_read.shutdown(std::net::Shutdown::Write).unwrap();
+        for watch in [&pipe, &socket] {
+            let moment = std::time::Duration::from_millis(50);
+            let gone = tokio::time::timeout(moment, watch.ready(Interest::WRITABLE)).await;
+            assert!(gone.is_err());
+        }
+        drop((pipe_read, socket_read));
+        for watch in [&pipe, &socket] {
+            let ready = watch.ready(Interest::WRITABLE).await.unwrap();
+            assert!(ready.ready().is_write_closed());
+        }
     }
 
     #[test]
