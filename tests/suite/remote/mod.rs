@@ -9,6 +9,7 @@ mod far;
 mod model;
 mod outages;
 
+mod pipes;
 mod placement;
 mod search;
 mod ssh;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 
 use super::PATIENCE;
 use super::inbox::{Inbox, Line};
@@ -26,6 +26,8 @@ pub(crate) struct Client {
     writer: Writer,
     stderr: Arc<Mutex<Vec<u8>>>,
     next_id: i64,
+    stdout_pump: AbortHandle,
+    stderr_pump: AbortHandle,
     _pumps: JoinSet<()>,
 }
 
@@ -51,8 +53,8 @@ impl Client {
         let mut pumps = JoinSet::new();
         pumps.spawn(write_lines(child.stdin.take().unwrap(), lines));
         let stdout = child.stdout.take().unwrap();
-        pumps.spawn(read_lines(stdout, inbox.clone(), Arc::clone(&writer)));
-        pumps.spawn(keep(child.stderr.take().unwrap(), Arc::clone(&stderr)));
+        let stdout_pump = pumps.spawn(read_lines(stdout, inbox.clone(), Arc::clone(&writer)));
+        let stderr_pump = pumps.spawn(keep(child.stderr.take().unwrap(), Arc::clone(&stderr)));
         Self {
             inbox,
             mark,
@@ -61,6 +63,8 @@ impl Client {
             writer,
             stderr,
             next_id: 0,
+            stdout_pump,
+            stderr_pump,
             _pumps: pumps,
         }
     }
@@ -165,6 +169,17 @@ impl Client {
     /// Closes the other side's stdin.
     pub(crate) fn close_stdin(&self) {
         self.writer.lock().unwrap().take();
+    }
+
+    /// Closes our end of the other side's stdout.
+    pub(crate) fn close_stdout(&self) {
+        self.stdout_pump.abort();
+        self.inbox.end();
+    }
+
+    /// Closes our end of the other side's stderr.
+    pub(crate) fn close_stderr(&self) {
+        self.stderr_pump.abort();
     }
 
     /// Waits until the program has ended by itself, and its stdout as well.
