@@ -68,6 +68,16 @@ pub const CONTEXT_DEADLINE: Duration = Duration::from_secs(10);
 /// are known to reach.
 pub const MAX_BODY_BYTES: usize = 33_554_432;
 
+/// Plain bodies from here on are edited while they pass. / A smaller one arrives in a read or two.
+pub const PASSING_FROM_BYTES: u64 = 131_072;
+
+/// The beginning of such a body, held until the place of the edit is known. / Codex writes
+/// `instructions` second, if at all.
+pub const HELD_BODY_BYTES: usize = 65_536;
+
+/// What such a body says of its turn, kept until its end. / Larger ones are read whole.
+pub const CONFIRMED_METADATA_BYTES: usize = 262_144;
+
 /// A WebSocket message, summed over its fragments, in either direction.
 pub const MAX_MESSAGE_BYTES: usize = 33_554_432;
 

@@ -32,7 +32,7 @@ pub enum Class {
     clippy::struct_excessive_bools,
     reason = "independent facts, not states"
 )]
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Identity {
     /// A mark of a child, or of compaction or memory: whatever else is said.
     marked: bool,
@@ -83,6 +83,25 @@ impl Identity {
             if self.read_client_metadata(bytes, range.start).is_err() {
                 self.unreadable = true;
             }
+        }
+    }
+
+    /// Reads the metadata of a body that has passed, each copy of the map on its own.
+    pub fn read_copies(&mut self, copies: &[Vec<u8>]) {
+        for copy in copies {
+            if self.read_client_metadata(copy, 0).is_err() {
+                self.unreadable = true;
+            }
+        }
+    }
+
+    /// The request that the headers alone name, to be confirmed by the body.
+    pub fn claimed(&self) -> Option<ParentRequest> {
+        let mut claimed = self.clone();
+        claimed.in_body = true;
+        match claimed.class() {
+            Class::Parent(request) => Some(request),
+            Class::Unreadable(_) | Class::Untouched => None,
         }
     }
 

@@ -5,5 +5,6 @@ pub mod body;
 pub mod classify;
 pub mod handshake;
 pub mod instructions;
+pub mod passing;
 pub mod plan;
 pub mod refusal;

@@ -24,6 +24,7 @@ use crate::relay::cut::cuttable;
 use crate::relay::judge::{Judged, judge, note_call};
 use crate::relay::listener::{Pump, Relay};
 use crate::relay::onward::{Onward, Outgoing};
+use crate::relay::passing;
 use crate::relay::upgrade::{tunnel, upgrade};
 use crate::upstream::calls::Call;
 use crate::upstream::client::{OutBody, Usage, never};
@@ -129,6 +130,9 @@ async fn answer(
     note_call(&identity, call);
     if identity.is_marked() || relay.is_silent() {
         return pass_counted(relay, onward, body).await;
+    }
+    if let Some(passing) = passing::begin(relay, &onward.parts.headers, &identity, &body) {
+        return passing::pass(relay, onward, body, passing).await;
     }
     let is_zstd = match encoding(&onward.parts.headers) {
         Ok(is_zstd) => is_zstd,

@@ -7,6 +7,7 @@ pub mod http;
 pub mod judge;
 pub mod listener;
 pub mod onward;
+mod passing;
 mod peer;
 pub mod up;
 pub mod upgrade;

@@ -1,0 +1,220 @@
+//! A large plain body that gets its context on its way: never held, read and sent at once.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, HeaderValue};
+use http::{HeaderMap, Response};
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use tokio::sync::oneshot;
+
+use crate::base::limits::{
+    CONFIRMED_METADATA_BYTES, HELD_BODY_BYTES, MAX_BODY_BYTES, PASSING_FROM_BYTES,
+};
+use crate::base::reason::Reason;
+use crate::budget::share::{Busy, Share};
+use crate::exchange::classify::Identity;
+use crate::exchange::passing::{Passing, Stop};
+use crate::exchange::plan::OnUnrecognized;
+use crate::exchange::refusal::{Measured, Refusal};
+use crate::relay::body::drain;
+use crate::relay::http::back;
+use crate::relay::listener::Relay;
+use crate::relay::onward::{Onward, Outgoing};
+use crate::session::decide::Decision;
+use crate::upstream::client::{OutBody, Usage};
+use crate::wire::headers::end_to_end;
+
+/// Begins with a body that can be edited in passing: large, plain, of a known length, and with
+/// headers that say all that decides. Others are read whole.
+pub(super) fn begin(
+    relay: &Relay,
+    headers: &HeaderMap,
+    identity: &Identity,
+    body: &Incoming,
+) -> Option<Passing> {
+    let bytes = body.size_hint().exact()?;
+    let is_fit = bytes >= PASSING_FROM_BYTES
+        && usize::try_from(bytes).is_ok_and(|bytes| bytes <= MAX_BODY_BYTES)
+        && !headers.contains_key(CONTENT_ENCODING)
+        && headers.contains_key(CONTENT_LENGTH)
+        && relay.on_unrecognized == OnUnrecognized::Refuse
+        // Behind a 401 to our own credential the body is sent again.
+        && relay.bearer.is_none()
+        && !relay.reads_whole.load(Ordering::Relaxed);
+    let request = is_fit.then(|| identity.claimed()).flatten()?;
+    let decision = relay.session.with(|session| {
+        session.note_request(&request);
+        session.decide(&request)
+    });
+    match decision {
+        Decision::Inject(snapshot) if !snapshot.is_empty() => {
+            Some(Passing::new(identity.clone(), request, snapshot))
+        }
+        Decision::Inject(_)
+        | Decision::Prepare(_)
+        | Decision::Refuse(_)
+        | Decision::RefuseOwnTurn
+        | Decision::Untouched => None,
+    }
+}
+
+/// Passes `body` on with its edit.
+pub(super) async fn pass(
+    relay: &Relay,
+    onward: Onward,
+    mut body: Incoming,
+    mut passing: Passing,
+) -> Result<Response<OutBody>, Refusal> {
+    let bytes = body.size_hint().exact().unwrap_or_default();
+    let held = HELD_BODY_BYTES + CONFIRMED_METADATA_BYTES;
+    let waiting = relay.budget.message(Some(held)).await;
+    let Ok(share) = waiting else {
+        let Busy = Busy;
+        drain(body).await;
+        return Err(Refusal::new(Reason::Busy));
+    };
+    let mut out = VecDeque::new();
+    let growth = match hold(&mut body, &mut passing, &mut out).await {
+        Ok(growth) => growth,
+        Err(stop) => return Err(refuse(relay, stop, body).await),
+    };
+    let size = bytes.saturating_add(growth);
+    if usize::try_from(size).map_or(true, |size| size > MAX_BODY_BYTES) {
+        drain(body).await;
+        return Err(Refusal::too_large(Measured::BodyAfterInjection, size));
+    }
+    tracing::debug!(from = bytes, to = size, "model request injected");
+    let mut headers = end_to_end(&onward.parts.headers);
+    headers.insert(CONTENT_LENGTH, HeaderValue::from(size));
+    let (stopped, mut stop) = oneshot::channel();
+    let spliced = Spliced {
+        inner: Some(body),
+        passing,
+        out,
+        left: size,
+        stopped: Some(stopped),
+        _share: share,
+    };
+    let result = onward
+        .send(
+            relay,
+            Outgoing::Once(spliced.boxed_unsync()),
+            Usage::Exchange,
+            headers,
+        )
+        .await;
+    if let Ok((stop, rest)) = stop.try_recv() {
+        return Err(refuse(relay, stop, rest).await);
+    }
+    Ok(back(result?))
+}
+
+/// Reads until it is known what the body gains.
+async fn hold(
+    body: &mut Incoming,
+    passing: &mut Passing,
+    out: &mut VecDeque<Bytes>,
+) -> Result<u64, Stop> {
+    loop {
+        if let Some(growth) = passing.growth() {
+            return Ok(u64::try_from(growth).unwrap_or(u64::MAX));
+        }
+        let invalid = Stop::Refuse(Reason::BodyInvalid);
+        let frame = body.frame().await.ok_or(invalid)?.map_err(|_| invalid)?;
+        if let Ok(data) = frame.into_data() {
+            passing.push(data, out)?;
+        }
+    }
+}
+
+/// Says why a body stopped, once codex has sent the rest of it.
+async fn refuse(relay: &Relay, stop: Stop, rest: Incoming) -> Refusal {
+    drain(rest).await;
+    match stop {
+        Stop::Refuse(reason) => Refusal::new(reason),
+        Stop::Unfit => {
+            relay.reads_whole.store(true, Ordering::Relaxed);
+            let words = "the request can't be edited in passing; sent again it is read whole";
+            Refusal::upstream(Reason::Busy, words.to_owned(), true)
+        }
+    }
+}
+
+/// The body as the upstream gets it.
+///
+/// Where it stops it fails, which aborts the request to the upstream, and the rest goes to whoever
+/// answers codex.
+struct Spliced {
+    inner: Option<Incoming>,
+    passing: Passing,
+    out: VecDeque<Bytes>,
+    left: u64,
+    stopped: Option<oneshot::Sender<(Stop, Incoming)>>,
+    _share: Share,
+}
+
+/// The body isn't what its headers said.
+#[derive(Debug, thiserror::Error)]
+#[error("request body stopped")]
+struct Stopped;
+
+impl Spliced {
+    fn stop(&mut self, stop: Stop) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        if let (Some(stopped), Some(rest)) = (self.stopped.take(), self.inner.take()) {
+            let _ = stopped.send((stop, rest));
+        }
+        self.out.clear();
+        Poll::Ready(Some(Err(Stopped.into())))
+    }
+}
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+impl Body for Spliced {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let this = &mut *self;
+        loop {
+            if let Some(piece) = this.out.pop_front() {
+                let bytes = u64::try_from(piece.len()).unwrap_or(u64::MAX);
+                this.left = this.left.saturating_sub(bytes);
+                return Poll::Ready(Some(Ok(Frame::data(piece))));
+            }
+            let Some(inner) = this.inner.as_mut() else {
+                return Poll::Ready(None);
+            };
+            let frame = ready!(Pin::new(inner).poll_frame(context)).transpose()?;
+            let part = frame.map(|frame| frame.into_data().unwrap_or_default());
+            let is_last = part.is_none();
+            let moved = match part {
+                Some(part) => this.passing.push(part, &mut this.out),
+                None => this.passing.finish(&mut this.out),
+            };
+            if let Err(stop) = moved {
+                return this.stop(stop);
+            }
+            if is_last {
+                this.inner = None;
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_none() && self.out.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.left)
+    }
+}
