@@ -9,12 +9,10 @@ use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use tokio::sync::mpsc;
-use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
 use crate::base::limits::{CLOSE_GRACE, MAX_BODY_BYTES};
 use crate::base::reason::Reason;
-use crate::budget::share::{Budget, Busy, Share};
 use crate::exchange::admission::Subject;
 use crate::exchange::body::Body;
 use crate::exchange::classify::Identity;
@@ -26,10 +24,10 @@ use crate::relay::listener::{Pump, Relay};
 use crate::relay::onward::{Onward, Outgoing};
 use crate::relay::passing;
 use crate::relay::upgrade::{tunnel, upgrade};
+use crate::relay::zip::{close, open};
 use crate::upstream::calls::Call;
 use crate::upstream::client::{OutBody, Usage, never};
 use crate::upstream::destination::Base;
-use crate::wire::compress::{InflateError, deflate, inflate};
 use crate::wire::headers::{ACCOUNT_ROUTING, CHATGPT_ACCOUNT, RELAY_REASON, end_to_end};
 
 /// Answers one request of codex.
@@ -153,8 +151,7 @@ async fn answer(
             ReadError::Busy => Refusal::new(Reason::Busy),
         })?;
     let mut headers = end_to_end(&onward.parts.headers);
-    let spliced = spliced(relay, &wire, is_zstd, (identity, call)).await?;
-    let pieces = spliced.unwrap_or_else(|| vec![wire]);
+    let pieces = spliced(relay, wire, is_zstd, (identity, call)).await?;
     let size: usize = pieces.iter().map(Bytes::len).sum();
     if headers.contains_key(CONTENT_LENGTH) {
         headers.insert(CONTENT_LENGTH, HeaderValue::from(size));
@@ -169,13 +166,13 @@ async fn answer(
     Ok(back(response))
 }
 
-/// The body with its context in it, compressed again if it was; `None` where it goes on as it came.
+/// The body with its context in it, compressed again if it was; or as it came.
 async fn spliced(
     relay: &Relay,
-    wire: &Bytes,
+    wire: Bytes,
     is_zstd: bool,
     (identity, call): (Identity, &Call),
-) -> Result<Option<Vec<Bytes>>, Refusal> {
+) -> Result<Vec<Bytes>, Refusal> {
     // What the budget gave for inflating is given back when nothing inflated is left.
     let (plain, _share) = if is_zstd {
         let (plain, share) = open(wire.clone(), &relay.budget).await?;
@@ -189,16 +186,16 @@ async fn spliced(
         Judged::Refuse(refusal) => Err(refusal),
         Judged::Forward => {
             tracing::debug!(bytes = wire.len(), "model request passed");
-            Ok(None)
+            Ok(vec![wire])
         }
         Judged::Inject { pieces, size, .. } => {
             tracing::debug!(from = plain.len(), to = size, "model request injected");
-            let pieces = if is_zstd {
-                close(pieces).await?
-            } else {
-                pieces
-            };
-            Ok(Some(pieces))
+            // What came isn't needed for closing.
+            drop(wire);
+            if is_zstd {
+                return close(pieces).await;
+            }
+            Ok(pieces)
         }
     }
 }
@@ -247,28 +244,6 @@ fn encoding(headers: &HeaderMap) -> Result<bool, Refusal> {
         b"" | b"identity" => Ok(false),
         name if name.eq_ignore_ascii_case(b"zstd") => Ok(true),
         name => Err(Refusal::encoding(&String::from_utf8_lossy(name))),
-    }
-}
-
-/// Inflates a body, once there is room for it.
-async fn open(wire: Bytes, budget: &Budget) -> Result<(Bytes, Share), Refusal> {
-    let waiting = budget.inflated().await;
-    let mut share = waiting.map_err(|Busy| Refusal::new(Reason::Busy))?;
-    let opened = spawn_blocking(move || inflate(&wire, MAX_BODY_BYTES)).await;
-    match opened {
-        Ok(Ok(plain)) => {
-            share.shrink_to(plain.len());
-            Ok((plain.into(), share))
-        }
-        Ok(Err(InflateError::TooLarge { .. })) => Err(Refusal::inflates_too_large()),
-        Ok(Err(InflateError::Zstd(_))) | Err(_) => Err(Refusal::new(Reason::BodyInvalid)),
-    }
-}
-
-async fn close(pieces: Vec<Bytes>) -> Result<Vec<Bytes>, Refusal> {
-    match spawn_blocking(move || deflate(&pieces)).await {
-        Ok(Ok(packed)) => Ok(vec![packed.into()]),
-        Ok(Err(_)) | Err(_) => Err(Refusal::new(Reason::BodyInvalid)),
     }
 }
 

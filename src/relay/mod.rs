@@ -12,3 +12,4 @@ mod peer;
 pub mod up;
 pub mod upgrade;
 pub mod websocket;
+mod zip;
