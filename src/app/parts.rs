@@ -4,7 +4,6 @@ use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use tokio::net::TcpListener;
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
@@ -278,7 +277,6 @@ fn spawn_relay(
         upstream: Upstream::new(settings.way_out),
         on_unrecognized: settings.on_unrecognized,
         budget,
-        reads_whole: AtomicBool::new(false),
     });
     if relay.destination.may_need_tls() {
         let relay = Arc::clone(&relay);

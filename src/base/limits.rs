@@ -71,11 +71,12 @@ pub const MAX_BODY_BYTES: usize = 33_554_432;
 /// Plain bodies from here on are edited while they pass. / A smaller one arrives in a read or two.
 pub const PASSING_FROM_BYTES: u64 = 131_072;
 
-/// The beginning of such a body, held until the place of the edit is known. / Codex writes
-/// `instructions` second, if at all.
+/// The beginning of such a body, held until its `instructions` have come. / Codex writes them
+/// second; a body that has none here is read whole.
 pub const HELD_BODY_BYTES: usize = 65_536;
 
-/// What such a body says of its turn, kept until its end. / Larger ones are read whole.
+/// What such a body says of its turn, kept until its end. / Where the headers say more than a quarter
+/// of it, the body is read whole.
 pub const CONFIRMED_METADATA_BYTES: usize = 262_144;
 
 /// A WebSocket message, summed over its fragments, in either direction.

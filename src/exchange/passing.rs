@@ -57,7 +57,7 @@ enum Member {
 pub enum Stop {
     /// It must not go on.
     Refuse(Reason),
-    /// It can't be edited in passing; read whole it can.
+    /// It can't be edited in passing; read whole it may. Nothing of it has gone on.
     Unfit,
 }
 
@@ -89,22 +89,35 @@ impl Passing {
     pub fn push(&mut self, part: Bytes, out: &mut VecDeque<Bytes>) -> Result<(), Stop> {
         let begin = self.walk.position();
         let walked = self.walk.push(&part, &mut self.told);
+        if self.growth.is_none() {
+            self.held_bytes += part.len();
+            self.held.push(part.clone());
+        }
         self.learn(begin, &part)?;
         walked.map_err(|_| Stop::Refuse(Reason::BodyInvalid))?;
         if self.growth.is_some() {
             self.release(part, out);
             return Ok(());
         }
-        self.held_bytes += part.len();
-        self.held.push(part);
         let is_open = self.member == Member::Instructions;
-        if is_open && self.held_bytes > 4 * HELD_BODY_BYTES {
-            return Err(Stop::Unfit);
-        }
-        if !is_open && (self.instructions.count > 0 || self.held_bytes > HELD_BODY_BYTES) {
+        let is_found = self.instructions.count > 0;
+        if is_found && !is_open {
             return self.settle(out);
         }
+        let most = if is_open {
+            4 * HELD_BODY_BYTES
+        } else {
+            HELD_BODY_BYTES
+        };
+        if self.held_bytes > most {
+            return Err(Stop::Unfit);
+        }
         Ok(())
+    }
+
+    /// The parts that were held, all that came so far, for whoever reads the body whole.
+    pub fn into_held(self) -> Vec<Bytes> {
+        self.held
     }
 
     /// How many bytes the body gains, once that is known: from then on parts go on.
@@ -125,12 +138,13 @@ impl Passing {
         identity.read_copies(&self.metadata);
         match identity.class() {
             Class::Parent(request) if request == self.request => {}
-            Class::Parent(_) => return Err(Stop::Unfit),
+            Class::Parent(_) | Class::Untouched => {
+                return Err(Stop::Refuse(Reason::MetadataContradictory));
+            }
             Class::Unreadable(reason) => return Err(Stop::Refuse(reason)),
-            Class::Untouched => return Err(Stop::Refuse(Reason::MetadataContradictory)),
         }
         if self.growth.is_none() {
-            self.settle(out)?;
+            return Err(Stop::Unfit);
         }
         out.extend(self.last.take());
         Ok(())
@@ -172,10 +186,6 @@ impl Passing {
                 if self.instructions.count > 1 {
                     return Err(Stop::Refuse(Reason::BodyInvalid));
                 }
-                // Its place went on already, with a member of our own.
-                if self.growth.is_some() {
-                    return Err(Stop::Unfit);
-                }
                 self.instructions.last = Some(at..at);
             }
             Member::Metadata => self.metadata.push(Vec::new()),
@@ -192,7 +202,10 @@ impl Passing {
         let value = part.get(range).unwrap_or_default();
         let kept: usize = self.metadata.iter().map(Vec::len).sum();
         if kept + value.len() > CONFIRMED_METADATA_BYTES {
-            return Err(Stop::Unfit);
+            return Err(match self.growth {
+                Some(_) => Stop::Refuse(Reason::MetadataUnrecognized),
+                None => Stop::Unfit,
+            });
         }
         if let Some(copy) = self.metadata.last_mut() {
             copy.extend_from_slice(value);

@@ -55,7 +55,6 @@ fn body(before: &str, input: &str, more: &Value) -> String {
 fn what_goes_on_is_what_the_whole_would_become() {
     let snapshot = Snapshot::new("P\n\"q\"".to_owned(), Vec::new());
     for before in [
-        "",
         r#","instructions":null"#,
         r#","instructions":"""#,
         r#","instructions":"old \u00e9""#,
@@ -77,6 +76,7 @@ fn what_goes_on_is_what_the_whole_would_become() {
 
 #[test]
 fn last_byte_stays_here_where_the_body_is_not_what_its_headers_said() {
+    let early = r#","instructions":"old""#;
     let long = "x".repeat(3 * HELD_BODY_BYTES);
     let contradictory = Stop::Refuse(Reason::MetadataContradictory);
     for (more, stop) in [
@@ -84,7 +84,7 @@ fn last_byte_stays_here_where_the_body_is_not_what_its_headers_said() {
         (json!({"parent_thread_id": "p"}), contradictory),
         (json!({"codex_relay_generation": "other"}), contradictory),
     ] {
-        let whole = body("", &long, &more);
+        let whole = body(early, &long, &more);
         let (sent, found) = passed(&whole, 50_000).unwrap_err();
         assert_eq!(found, stop, "{more}");
         assert!(!sent.ends_with(b"}}"), "{more}");
@@ -96,9 +96,11 @@ fn last_byte_stays_here_where_the_body_is_not_what_its_headers_said() {
 
 #[test]
 fn body_that_is_broken_goes_on_to_no_end() {
-    let whole = body("", &"x".repeat(3 * HELD_BODY_BYTES), &json!({}));
+    let early = r#","instructions":"old""#;
+    let whole = body(early, &"x".repeat(3 * HELD_BODY_BYTES), &json!({}));
     let invalid = Stop::Refuse(Reason::BodyInvalid);
-    let twice = whole.replacen("\"model\"", "\"instructions\":\"a\",\"instructions\"", 1);
+    let again = "\"instructions\":\"a\",\"client_metadata\"";
+    let twice = whole.replacen("\"client_metadata\"", again, 1);
     for broken in [
         format!("\u{feff}{whole}"),
         format!("{whole} x"),
@@ -112,26 +114,29 @@ fn body_that_is_broken_goes_on_to_no_end() {
 }
 
 #[test]
-fn instructions_behind_their_place_are_for_the_whole_body() {
+fn body_without_early_instructions_is_read_whole() {
     let late = body("", &"x".repeat(3 * HELD_BODY_BYTES), &json!({}));
     let late = late.replacen(
         "\"client_metadata\"",
         "\"instructions\":\"a\",\"client_metadata\"",
         1,
     );
-    assert_eq!(passed(&late, 50_000).unwrap_err().1, Stop::Unfit);
+    assert_eq!(passed(&late, 50_000), Err((Vec::new(), Stop::Unfit)));
+    let without = body("", &"x".repeat(3 * HELD_BODY_BYTES), &json!({}));
+    assert_eq!(passed(&without, 50_000), Err((Vec::new(), Stop::Unfit)));
     let long = body(
         &format!(",\"instructions\":\"{}\"", "i".repeat(5 * HELD_BODY_BYTES)),
         "x",
         &json!({}),
     );
-    assert_eq!(passed(&long, 50_000).unwrap_err().1, Stop::Unfit);
+    assert_eq!(passed(&long, 50_000), Err((Vec::new(), Stop::Unfit)));
 }
 
 proptest! {
     #[test]
     fn parts_of_any_size_become_the_same(size in 1_usize..5000, length in 0_usize..4000) {
-        let whole = body("", &"x\\n".repeat(length), &json!({}));
+        let early = r#","instructions":"old""#;
+        let whole = body(early, &"x\\n".repeat(length), &json!({}));
         prop_assert_eq!(passed(&whole, size), passed(&whole, whole.len()));
     }
 }

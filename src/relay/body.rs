@@ -42,21 +42,30 @@ pub struct Whole {
     pub share: Share,
 }
 
-/// Reads a body of at most [`MAX_BODY_BYTES`], once there is room for it.
+/// Reads a body of at most [`MAX_BODY_BYTES`], once there is room for it; `begun` are the parts of it
+/// that have come.
 ///
 /// One that is longer is read to its end and thrown away: codex listens only then.
-pub async fn read(mut body: Incoming, budget: &Budget) -> Result<Whole, ReadError> {
-    let announced = body.size_hint().exact();
+pub async fn read(
+    begun: Vec<Bytes>,
+    mut body: Incoming,
+    budget: &Budget,
+) -> Result<Whole, ReadError> {
+    let so_far: u64 = begun.iter().map(length).sum();
+    let announced = body.size_hint().exact().map(|rest| rest + so_far);
     if let Some(bytes) = announced.filter(|bytes| is_over(*bytes)) {
-        drain(body).await;
+        drain(&mut body).await;
         return Err(ReadError::TooLarge { bytes });
     }
     let expected = announced.and_then(|bytes| usize::try_from(bytes).ok());
     let Ok(mut share) = budget.message(expected).await else {
-        drain(body).await;
+        drain(&mut body).await;
         return Err(ReadError::Busy);
     };
     let mut whole = BytesMut::with_capacity(expected.unwrap_or(0));
+    for part in begun {
+        whole.extend_from_slice(&part);
+    }
     let mut trailers = None;
     while let Some(frame) = body.frame().await {
         let data = match frame.map_err(ReadError::Broken)?.into_data() {
@@ -69,7 +78,7 @@ pub async fn read(mut body: Incoming, budget: &Budget) -> Result<Whole, ReadErro
         if whole.len() + data.len() > MAX_BODY_BYTES {
             let so_far = length(&whole) + length(&data);
             drop(whole);
-            let bytes = so_far + drain(body).await;
+            let bytes = so_far + drain(&mut body).await;
             return Err(ReadError::TooLarge { bytes });
         }
         whole.extend_from_slice(&data);
@@ -103,7 +112,7 @@ pub async fn peek(mut body: Incoming, max: usize) -> Bytes {
 }
 
 /// Throws the rest of a body away and says how much it was.
-pub async fn drain(mut body: Incoming) -> u64 {
+pub async fn drain(body: &mut Incoming) -> u64 {
     let mut bytes = 0;
     // A sender that stops sending is given up after a while: it hears from us all the same.
     let _ = timeout(DRAIN_DEADLINE, async {

@@ -22,7 +22,7 @@ use crate::relay::cut::cuttable;
 use crate::relay::judge::{Judged, judge, note_call};
 use crate::relay::listener::{Pump, Relay};
 use crate::relay::onward::{Onward, Outgoing};
-use crate::relay::passing;
+use crate::relay::passing::{self, Held};
 use crate::relay::upgrade::{tunnel, upgrade};
 use crate::relay::zip::{close, open};
 use crate::upstream::calls::Call;
@@ -121,7 +121,7 @@ async fn model_request(
 async fn answer(
     relay: &Relay,
     onward: Onward,
-    body: Incoming,
+    mut body: Incoming,
     call: &Call,
 ) -> Result<Response<OutBody>, Refusal> {
     let identity = Identity::from_headers(&onward.parts.headers);
@@ -129,13 +129,17 @@ async fn answer(
     if identity.is_marked() || relay.is_silent() {
         return pass_counted(relay, onward, body).await;
     }
+    let mut begun = Vec::new();
     if let Some(passing) = passing::begin(relay, &onward.parts.headers, &identity, &body) {
-        return passing::pass(relay, onward, body, passing).await;
+        match passing::hold(relay, &mut body, passing).await? {
+            Held::Fit(ready) => return passing::pass(relay, onward, body, *ready).await,
+            Held::Unfit(parts) => begun = parts,
+        }
     }
     let is_zstd = match encoding(&onward.parts.headers) {
         Ok(is_zstd) => is_zstd,
         Err(refusal) => {
-            drain(body).await;
+            drain(&mut body).await;
             return Err(refusal);
         }
     };
@@ -143,7 +147,7 @@ async fn answer(
         bytes: wire,
         trailers,
         share,
-    } = read(body, &relay.budget)
+    } = read(begun, body, &relay.budget)
         .await
         .map_err(|error| match error {
             ReadError::TooLarge { bytes } => Refusal::too_large(Measured::Body, bytes),
@@ -204,12 +208,12 @@ async fn spliced(
 async fn pass_counted(
     relay: &Relay,
     onward: Onward,
-    body: Incoming,
+    mut body: Incoming,
 ) -> Result<Response<OutBody>, Refusal> {
     let announced = http_body::Body::size_hint(&body).exact();
     let limit = u64::try_from(MAX_BODY_BYTES).unwrap_or(u64::MAX);
     if let Some(bytes) = announced.filter(|bytes| *bytes > limit) {
-        drain(body).await;
+        drain(&mut body).await;
         return Err(Refusal::too_large(Measured::Body, bytes));
     }
     let headers = end_to_end(&onward.parts.headers);
@@ -221,8 +225,8 @@ async fn pass_counted(
         headers,
     );
     let result = sent.await;
-    if let Ok((seen, rest)) = over.try_recv() {
-        let bytes = seen + drain(rest).await;
+    if let Ok((seen, mut rest)) = over.try_recv() {
+        let bytes = seen + drain(&mut rest).await;
         return Err(Refusal::too_large(Measured::Body, bytes));
     }
     tracing::debug!("model request passed unread");

@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::net::Ipv4Addr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use ::http::header::{CONNECTION, HeaderValue};
 use hyper::Request;
@@ -55,8 +54,6 @@ pub struct Relay {
     pub calls: Calls,
     /// The memory for messages in flight.
     pub budget: Budget,
-    /// A body came that can't be edited in passing: others like it are read whole.
-    pub reads_whole: AtomicBool,
 }
 
 impl Relay {

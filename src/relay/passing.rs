@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::pin::Pin;
-use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
@@ -17,7 +16,7 @@ use crate::base::limits::{
     CONFIRMED_METADATA_BYTES, HELD_BODY_BYTES, MAX_BODY_BYTES, PASSING_FROM_BYTES,
 };
 use crate::base::reason::Reason;
-use crate::budget::share::{Busy, Share};
+use crate::budget::share::Share;
 use crate::exchange::classify::Identity;
 use crate::exchange::passing::{Passing, Stop};
 use crate::exchange::plan::OnUnrecognized;
@@ -28,7 +27,7 @@ use crate::relay::listener::Relay;
 use crate::relay::onward::{Onward, Outgoing};
 use crate::session::decide::Decision;
 use crate::upstream::client::{OutBody, Usage};
-use crate::wire::headers::end_to_end;
+use crate::wire::headers::{TURN_METADATA, end_to_end};
 
 /// Begins with a body that can be edited in passing: large, plain, of a known length, and with
 /// headers that say all that decides. Others are read whole.
@@ -46,7 +45,9 @@ pub(super) fn begin(
         && relay.on_unrecognized == OnUnrecognized::Refuse
         // Behind a 401 to our own credential the body is sent again.
         && relay.bearer.is_none()
-        && !relay.reads_whole.load(Ordering::Relaxed);
+        && headers
+            .get(TURN_METADATA)
+            .is_some_and(|it| it.len() <= CONFIRMED_METADATA_BYTES / 4);
     let request = is_fit.then(|| identity.claimed()).flatten()?;
     let decision = relay.session.with(|session| {
         session.note_request(&request);
@@ -64,25 +65,57 @@ pub(super) fn begin(
     }
 }
 
-/// Passes `body` on with its edit.
-pub(super) async fn pass(
+/// A body whose beginning has come.
+pub(super) enum Held {
+    /// It can go on with its edit.
+    Fit(Box<Ready>),
+    /// It must be read whole; these parts of it have come.
+    Unfit(Vec<Bytes>),
+}
+
+/// A body that knows its edit.
+pub(super) struct Ready {
+    passing: Passing,
+    out: VecDeque<Bytes>,
+    /// Its size with the edit.
+    size: u64,
+    share: Share,
+}
+
+/// Reads `body` until it is known what it gains, or that it can't be edited in passing.
+///
+/// # Errors
+/// Where it must not go on; all of it was thrown away then.
+pub(super) async fn hold(
     relay: &Relay,
-    onward: Onward,
-    mut body: Incoming,
+    body: &mut Incoming,
     mut passing: Passing,
-) -> Result<Response<OutBody>, Refusal> {
+) -> Result<Held, Refusal> {
     let bytes = body.size_hint().exact().unwrap_or_default();
     let held = HELD_BODY_BYTES + CONFIRMED_METADATA_BYTES;
-    let waiting = relay.budget.message(Some(held)).await;
-    let Ok(share) = waiting else {
-        let Busy = Busy;
+    let Ok(share) = relay.budget.message(Some(held)).await else {
         drain(body).await;
         return Err(Refusal::new(Reason::Busy));
     };
     let mut out = VecDeque::new();
-    let growth = match hold(&mut body, &mut passing, &mut out).await {
-        Ok(growth) => growth,
-        Err(stop) => return Err(refuse(relay, stop, body).await),
+    let growth = loop {
+        if let Some(growth) = passing.growth() {
+            break u64::try_from(growth).unwrap_or(u64::MAX);
+        }
+        let Some(Ok(frame)) = body.frame().await else {
+            return Err(Refusal::new(Reason::BodyInvalid));
+        };
+        let Ok(data) = frame.into_data() else {
+            continue;
+        };
+        match passing.push(data, &mut out) {
+            Ok(()) => {}
+            Err(Stop::Unfit) => return Ok(Held::Unfit(passing.into_held())),
+            Err(Stop::Refuse(reason)) => {
+                drain(body).await;
+                return Err(Refusal::new(reason));
+            }
+        }
     };
     let size = bytes.saturating_add(growth);
     if usize::try_from(size).map_or(true, |size| size > MAX_BODY_BYTES) {
@@ -90,60 +123,40 @@ pub(super) async fn pass(
         return Err(Refusal::too_large(Measured::BodyAfterInjection, size));
     }
     tracing::debug!(from = bytes, to = size, "model request injected");
+    Ok(Held::Fit(Box::new(Ready {
+        passing,
+        out,
+        size,
+        share,
+    })))
+}
+
+/// Passes `body` on with its edit.
+pub(super) async fn pass(
+    relay: &Relay,
+    onward: Onward,
+    body: Incoming,
+    ready: Ready,
+) -> Result<Response<OutBody>, Refusal> {
     let mut headers = end_to_end(&onward.parts.headers);
-    headers.insert(CONTENT_LENGTH, HeaderValue::from(size));
+    headers.insert(CONTENT_LENGTH, HeaderValue::from(ready.size));
     let (stopped, mut stop) = oneshot::channel();
     let spliced = Spliced {
         inner: Some(body),
-        passing,
-        out,
-        left: size,
+        passing: ready.passing,
+        out: ready.out,
+        left: ready.size,
         stopped: Some(stopped),
-        _share: share,
+        _share: ready.share,
     };
-    let result = onward
-        .send(
-            relay,
-            Outgoing::Once(spliced.boxed_unsync()),
-            Usage::Exchange,
-            headers,
-        )
-        .await;
-    if let Ok((stop, rest)) = stop.try_recv() {
-        return Err(refuse(relay, stop, rest).await);
+    let body = Outgoing::Once(spliced.boxed_unsync());
+    let sent = onward.send(relay, body, Usage::Exchange, headers);
+    let result = sent.await;
+    if let Ok((reason, mut rest)) = stop.try_recv() {
+        drain(&mut rest).await;
+        return Err(Refusal::new(reason));
     }
     Ok(back(result?))
-}
-
-/// Reads until it is known what the body gains.
-async fn hold(
-    body: &mut Incoming,
-    passing: &mut Passing,
-    out: &mut VecDeque<Bytes>,
-) -> Result<u64, Stop> {
-    loop {
-        if let Some(growth) = passing.growth() {
-            return Ok(u64::try_from(growth).unwrap_or(u64::MAX));
-        }
-        let invalid = Stop::Refuse(Reason::BodyInvalid);
-        let frame = body.frame().await.ok_or(invalid)?.map_err(|_| invalid)?;
-        if let Ok(data) = frame.into_data() {
-            passing.push(data, out)?;
-        }
-    }
-}
-
-/// Says why a body stopped, once codex has sent the rest of it.
-async fn refuse(relay: &Relay, stop: Stop, rest: Incoming) -> Refusal {
-    drain(rest).await;
-    match stop {
-        Stop::Refuse(reason) => Refusal::new(reason),
-        Stop::Unfit => {
-            relay.reads_whole.store(true, Ordering::Relaxed);
-            let words = "the request can't be edited in passing; sent again it is read whole";
-            Refusal::upstream(Reason::Busy, words.to_owned(), true)
-        }
-    }
 }
 
 /// The body as the upstream gets it.
@@ -155,7 +168,7 @@ struct Spliced {
     passing: Passing,
     out: VecDeque<Bytes>,
     left: u64,
-    stopped: Option<oneshot::Sender<(Stop, Incoming)>>,
+    stopped: Option<oneshot::Sender<(Reason, Incoming)>>,
     _share: Share,
 }
 
@@ -166,8 +179,13 @@ struct Stopped;
 
 impl Spliced {
     fn stop(&mut self, stop: Stop) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let reason = match stop {
+            Stop::Refuse(reason) => reason,
+            // Its beginning was fit.
+            Stop::Unfit => Reason::BodyInvalid,
+        };
         if let (Some(stopped), Some(rest)) = (self.stopped.take(), self.inner.take()) {
-            let _ = stopped.send((stop, rest));
+            let _ = stopped.send((reason, rest));
         }
         self.out.clear();
         Poll::Ready(Some(Err(Stopped.into())))

@@ -1,6 +1,6 @@
 //! HTTP both ways, byte for byte and as it comes.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::mirror::{Mirror, Peer, SOUL, of_child, of_turn, request};
 
@@ -152,6 +152,51 @@ async fn trailers_pass_where_they_are_wanted() {
     assert_eq!(codex.exactly(6).await, b"1\r\na\r\n");
     let end = codex.head().await.to_lowercase();
     assert_eq!(end, "0\r\nx-end: 7\r\n\r\n");
+}
+
+#[tokio::test]
+async fn large_bodies_are_edited_wherever_their_instructions_stand() {
+    let mut mirror = mirror().await;
+    let generation = mirror.turn("t", "u").await;
+    let metadata = of_turn("t", "u", &generation);
+    let header = format!("x-codex-turn-metadata: {metadata}\r\n");
+    let told = Value::from(metadata.to_string());
+    let told = format!(r#""client_metadata":{{"x-codex-turn-metadata":{told}}}"#);
+    let input = format!(r#""input":["{}"]"#, "x".repeat(300_000));
+    let own = r#""instructions":"own words""#;
+    for (members, has_own) in [
+        ([own, &input, &told].join(","), true),
+        ([&input, own, &told].join(","), true),
+        (format!("{input},\n{told}"), false),
+    ] {
+        let body = format!("{{\"model\":\"m\",{members}}}");
+        let mut codex = mirror.dial().await;
+        codex.write(&mirror.post(&header, body.as_bytes())).await;
+        let mut upstream = mirror.accept().await;
+        let (_, got) = read_request(&mut upstream).await;
+        let mut got: Value = serde_json::from_str(&got).unwrap();
+        let text = got["instructions"].take();
+        let text = text.as_str().unwrap();
+        assert_eq!(text.starts_with("own words\n\n"), has_own, "{text}");
+        assert!(text.ends_with(SOUL), "{text}");
+        let mut sent: Value = serde_json::from_str(&body).unwrap();
+        sent["instructions"] = Value::Null;
+        assert!(got == sent, "all else is as it was");
+        upstream.write(OK).await;
+        assert!(codex.head().await.starts_with("HTTP/1.1 200 OK\r\n"));
+    }
+    // What the headers claim and the body denies never arrives whole.
+    let denied = told.replace("request_kind", "parent_thread_id");
+    let body = format!("{{\"model\":\"m\",{own},{input},{denied}}}");
+    let mut codex = mirror.dial().await;
+    codex.write(&mirror.post(&header, body.as_bytes())).await;
+    let mut upstream = mirror.accept().await;
+    upstream.head().await;
+    let arrived = upstream.rest().await;
+    assert!(!arrived.ends_with(b"}"), "{} bytes", arrived.len());
+    let head = codex.head().await;
+    assert!(head.starts_with("HTTP/1.1 400 "), "{head}");
+    assert!(head.contains("metadata_contradictory"), "{head}");
 }
 
 #[tokio::test]
