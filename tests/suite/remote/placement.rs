@@ -66,6 +66,7 @@ fn needles(stage: &Stage) -> Vec<Needle> {
         Needle::new("reference block", REFERENCE),
         Needle::new("API key", "sk-test"),
         Needle::new("access token", tokens["accessToken"].as_str().unwrap()),
+        Needle::new("bearer", KEY),
         Needle::new("account", tokens["chatgptAccountId"].as_str().unwrap()),
         Needle::new("generation", "codex_relay_generation"),
         Needle::new("the relay", "codex-relay"),
@@ -151,6 +152,53 @@ async fn machine_at_the_end_of_a_pipe_learns_nothing_either(case: Case) {
 }
 matrix!(machine_at_the_end_of_a_pipe_learns_nothing_either: transports);
 
+async fn machine_of_a_gateway_learns_neither_its_credential_nor_its_context(case: Case) {
+    let stage = Stage::with(case, FarModel::default()).await;
+    let mut far = Far::new(&stage.codex, stage.home.with_file_name("far"));
+    far.start().await;
+    let bridge = Bridge::start().await;
+    bridge.lead(Some(far.door()));
+    let launch = stage.relay().logged_out().spied().tapped();
+    let launch = launch.option("--context", "client").env("GATEWAY_KEY", KEY);
+    let launch = launch.option("--upstream-bearer-env", "GATEWAY_KEY");
+    let mut client = launch.start().await;
+    let add = json!({"environmentId": "far", "execServerUrl": bridge.url()});
+    client.ok("environment/add", add).await;
+    let mut start = there();
+    let text = format!("You keep the lighthouse of {MARKER}. Your name is Marlowe.");
+    start["relay"] = json!({"context": {"text": text}});
+    let thread = client.thread("thread/start", start).await;
+    let references = json!([{"name": "notes", "text": REFERENCE}]);
+    let set =
+        json!({"threadId": thread, "scope": "thread", "text": text, "references": references});
+    client.ok("relay/context/set", set).await;
+    let mut stack = Stack::default();
+    work(&mut client, &thread, &far, &mut stack).await;
+    story::spawn_child(&mut client, &thread).await;
+    assert!(client.close().await.success());
+    assert_worked_there(&stage, &far);
+    let requests = stage.endpoint.model_requests();
+    for request in &requests {
+        let bearer = format!("Bearer {KEY}");
+        assert_eq!(
+            request.head.header("authorization"),
+            Some(bearer.as_bytes())
+        );
+        let copies = usize::from(!request.is_child());
+        assert_eq!(persona::copies(request, MARKER), copies, "{request:?}");
+    }
+    assert!(requests.iter().any(|it| it.is_child()));
+    let noted = requests
+        .iter()
+        .any(|it| persona::copies(it, REFERENCE.trim()) == 1);
+    assert!(noted, "the model gets the reference block");
+    far.kill().await;
+    stack.add_files(&far);
+    stack.add_record(&bridge.record());
+    assert_clean(&stage, &stack);
+}
+matrix!(machine_of_a_gateway_learns_neither_its_credential_nor_its_context: transports);
+
 /// A script that leads to the exec-server by its pipes, and writes down what passes.
 fn script(far: &Far, [outward, homeward]: &[PathBuf; 2]) -> String {
     let words = far.command(&["exec-server", "--listen", "stdio"]);
@@ -176,5 +224,8 @@ fn assert_clean(stage: &Stage, stack: &Stack) {
     assert!(!stack.places_of("CODEX_HOME=/codex").is_empty());
     stack.assert_without(&needles(stage));
 }
+
+/// What a Gateway's own endpoint is asked with.
+const KEY: &str = "gw-key-41c7d2";
 
 const REFERENCE: &str = "Greet-the-keeper-7c1d first.\n";
