@@ -4,6 +4,7 @@
 //! bridge ([`bridge`]) that writes down every message, so that it can be searched for what belongs here.
 
 mod bridge;
+mod confined;
 mod cuts;
 mod far;
 mod model;
@@ -13,3 +14,13 @@ mod pipes;
 mod placement;
 mod search;
 mod ssh;
+
+/// Says whether this test can have a machine of its own, and tells the reader where it can't.
+#[expect(clippy::print_stderr, reason = "a test that isn't run says so")]
+fn may_make_machines() -> bool {
+    let is_superuser = nix::unistd::geteuid().is_root();
+    if !is_superuser {
+        eprintln!("not run: only the superuser can make networks, mounts and accounts of its own");
+    }
+    is_superuser
+}

@@ -1,7 +1,7 @@
 //! Starting the relay, or codex itself, for a client.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use tokio::process::Command;
@@ -18,6 +18,7 @@ pub(crate) struct Launch<'a> {
     is_routed: bool,
     is_tapped: bool,
     login: Option<Login>,
+    /// Empty: the relay looks for it itself.
     codex: PathBuf,
     options: Vec<OsString>,
     capabilities: Value,
@@ -26,6 +27,10 @@ pub(crate) struct Launch<'a> {
     upstream: Option<String>,
     /// What goes behind `app-server`.
     arguments: Vec<String>,
+    /// The variables that everything has, and this one hasn't.
+    missing: Vec<&'static str>,
+    /// A program that starts it, with its arguments.
+    around: Vec<OsString>,
 }
 
 impl Stage {
@@ -43,6 +48,8 @@ impl Stage {
             environment: Vec::new(),
             upstream: Some(self.endpoint.base_url()),
             arguments: Vec::new(),
+            missing: Vec::new(),
+            around: Vec::new(),
         }
     }
 
@@ -135,6 +142,24 @@ impl Launch<'_> {
         self
     }
 
+    /// Leaves a variable out that every launch has.
+    pub(crate) fn without_env(mut self, name: &'static str) -> Self {
+        self.missing.push(name);
+        self
+    }
+
+    /// Has the relay look for codex itself.
+    pub(crate) fn sought(mut self) -> Self {
+        self.codex = PathBuf::new();
+        self
+    }
+
+    /// Starts it by another program, which is to become it: `words`, then the command.
+    pub(crate) fn within<T: Into<OsString>>(mut self, words: impl IntoIterator<Item = T>) -> Self {
+        self.around.extend(words.into_iter().map(Into::into));
+        self
+    }
+
     /// Asks not to be told of these.
     pub(crate) fn opting_out(mut self, notifications: &[&str]) -> Self {
         self.capabilities["optOutNotificationMethods"] = json!(notifications);
@@ -173,31 +198,45 @@ impl Launch<'_> {
     }
 
     pub(crate) fn spawn(&self) -> Client {
-        let mut command = if self.is_plain {
-            Command::new(&self.codex)
-        } else {
-            let mut relay = Command::new(env!("CARGO_BIN_EXE_codex-relay"));
-            relay.arg("--codex").arg(&self.codex);
-            relay.arg("--workspace").arg(&self.stage.workspace);
-            if let Some(url) = &self.upstream {
-                relay.args(["--upstream", url]);
-            }
-            relay.args(&self.options);
-            relay
-        };
-        command.arg("app-server").args(&self.arguments).env_clear();
+        let words = [self.around.clone(), self.words()].concat();
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).env_clear();
         command.env("PATH", env!("PATH"));
         command.env("HOME", &self.stage.home);
         command.env("CODEX_HOME", &self.stage.codex_home);
         // Whatever goes astray ends at a closed door, not at the real service.
         command.env("HTTPS_PROXY", "http://127.0.0.1:1");
         command.envs(self.environment.iter().cloned());
+        for name in &self.missing {
+            command.env_remove(name);
+        }
         command.current_dir(self.stage.project.path());
         let mut client = Client::spawn(command);
         if self.is_plain && self.is_routed {
             client.config = json!({"openai_base_url": self.stage.endpoint.base_url()});
         }
         client
+    }
+
+    /// The command line.
+    fn words(&self) -> Vec<OsString> {
+        let mut words: Vec<OsString> = Vec::new();
+        if self.is_plain {
+            words.push(self.codex.clone().into());
+        } else {
+            words.push(env!("CARGO_BIN_EXE_codex-relay").into());
+            if self.codex != Path::new("") {
+                words.extend(["--codex".into(), self.codex.clone().into()]);
+            }
+            words.extend(["--workspace".into(), self.stage.workspace.clone().into()]);
+            if let Some(url) = &self.upstream {
+                words.extend(["--upstream".into(), url.into()]);
+            }
+            words.extend(self.options.iter().cloned());
+        }
+        words.push("app-server".into());
+        words.extend(self.arguments.iter().map(Into::into));
+        words
     }
 }
 
