@@ -56,6 +56,12 @@ pub const MAX_TOLD_WARNINGS: usize = 1024;
 /// Clocks of file systems tick in steps of up to two seconds (FAT).
 pub const FILE_CLOCK_STEP: Duration = Duration::from_secs(3);
 
+/// What is read of a thread's history to see whether a section of ours holds there.
+pub const MAX_HISTORY_BYTES: u64 = 512 * 1024 * 1024;
+
+/// One read of it.
+pub const HISTORY_CHUNK_BYTES: usize = 256 * 1024;
+
 /// The id of a profile.
 pub const MAX_PROFILE_CHARS: usize = 128;
 
@@ -223,8 +229,26 @@ pub const OVERLOAD_PAUSE: Duration = Duration::from_millis(50);
 /// Answers to requests of our own that wait to be taken.
 pub const MAX_OWN_ANSWERS: usize = 16;
 
+/// Requests of our own that nobody waits for, on their way to codex. / Over it they fail, and are
+/// due again at the thread's next turn.
+pub const MAX_ERRANDS: usize = 16;
+
 /// Threads that the client drives at once.
 pub const MAX_THREADS: usize = 1024;
+
+/// Threads whose developer instructions are remembered, also once they are closed. / A thread that
+/// comes back to the same text needs no second message.
+pub const MAX_TOLD_THREADS: usize = 4096;
+
+/// A developer policy, and a client's own developer instructions that it goes behind.
+pub const MAX_POLICY_BYTES: usize = 262_144;
+
+/// A client's `config` that is kept, to be given again when the thread is renewed; and what codex
+/// says of a thread's settings.
+pub const MAX_KEPT_CONFIG_BYTES: usize = 65_536;
+
+/// Codex's answer when it loads a thread anew. / It reads the whole history.
+pub const RENEWAL_DEADLINE: Duration = Duration::from_mins(1);
 
 /// Requests of the client whose answers teach us something.
 pub const MAX_OPEN_REQUESTS: usize = 4096;
