@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 
 use crate::base::ids::hex;
-use crate::base::limits::MAX_OWN_ANSWERS;
+use crate::base::limits::{MAX_ERRANDS, MAX_OWN_ANSWERS};
 use crate::base::secret::Secret;
 use crate::budget::share::Budget;
 use crate::child::codex::{Codex, Streams};
@@ -26,7 +26,7 @@ use crate::session::machine::{Config, Session, Upstreams};
 use crate::session::shared::SharedSession;
 use crate::stdio::errors;
 use crate::stdio::inbound::{Inbound, Side};
-use crate::stdio::outbound::{Outbound, OutboundEnd};
+use crate::stdio::outbound::{Outbound, OutboundEnd, Own};
 use crate::stdio::own;
 use crate::stdio::pipe::Pipe;
 use crate::stdio::writer::{self, OwnLines, Queued};
@@ -120,30 +120,34 @@ pub async fn start(settings: Settings, codex_args: Vec<OsString>) -> Result<Part
     let budget = Budget::new();
     let calls = Calls::default();
     let (answer, answers) = mpsc::channel(MAX_OWN_ANSWERS);
+    let (errand, errands) = mpsc::channel(MAX_ERRANDS);
+    let own = Own {
+        answers: answer,
+        errands: errand,
+    };
     let mut streams = JoinSet::new();
     spawn_writer(&mut streams, lines);
     let inbound = Inbound {
         session: session.clone(),
         feed: settings.feed.clone(),
+        orders: settings.orders.clone(),
         client: client.clone(),
         answers,
         calls: calls.clone(),
         budget: budget.clone(),
+        errands,
     };
     let inbound = spawn_inbound(&mut streams, inbound, pipes.stdin);
     let outbound = Outbound::new(
         session.clone(),
         &secret,
         codex_lines,
-        answer,
+        own,
         budget.clone(),
         closings,
     );
-    spawn_outbound(
-        &mut streams,
-        outbound,
-        Pipe::new(pipes.stdout, gone.clone()),
-    );
+    let stdout = Pipe::new(pipes.stdout, gone.clone());
+    spawn_outbound(&mut streams, outbound, stdout);
     spawn_errors(&mut streams, &secret, Pipe::new(pipes.stderr, gone));
     let shared = (session.clone(), calls, budget);
     let relay = spawn_relay((socket, closed), gate, shared, settings);

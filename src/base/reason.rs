@@ -23,6 +23,8 @@ pub enum Reason {
     MetadataContradictory,
     /// The metadata is absent, unreadable, or of a kind the relay doesn't know.
     MetadataUnrecognized,
+    /// The developer policy of a thread can't be renewed.
+    PolicyChangeUnsupported,
     /// A body or message is over its limit.
     RequestTooLarge,
     /// The route was closed.
@@ -39,7 +41,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason, in the order of its word.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::BodyInvalid,
         Self::Busy,
         Self::ContextTooLarge,
@@ -49,6 +51,7 @@ impl Reason {
         Self::InstructionsInvalid,
         Self::MetadataContradictory,
         Self::MetadataUnrecognized,
+        Self::PolicyChangeUnsupported,
         Self::RequestTooLarge,
         Self::RouteClosed,
         Self::ThreadUnknown,
@@ -69,6 +72,7 @@ impl Reason {
             Self::InstructionsInvalid => "instructions_invalid",
             Self::MetadataContradictory => "metadata_contradictory",
             Self::MetadataUnrecognized => "metadata_unrecognized",
+            Self::PolicyChangeUnsupported => "policy_change_unsupported",
             Self::RequestTooLarge => "request_too_large",
             Self::RouteClosed => "route_closed",
             Self::ThreadUnknown => "thread_unknown",

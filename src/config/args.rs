@@ -42,6 +42,9 @@ pub struct Options {
     /// Where the context comes from: workspace, client or none [default: workspace]
     #[arg(long, value_name = "SOURCE")]
     pub context: Option<OsString>,
+    /// A file with the developer policy of every thread: seen by the model, by compaction and by children [default: none]
+    #[arg(long, value_name = "PATH")]
+    pub policy_file: Option<OsString>,
     /// The model endpoint's base URL: https, or http to a loopback address [default: by account]
     #[arg(long, value_name = "URL")]
     pub upstream: Option<OsString>,

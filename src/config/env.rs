@@ -40,6 +40,8 @@ pub const MEMORY_WORKSPACE: &str = "CODEX_RELAY_MEMORY_WORKSPACE";
 pub const PROFILE: &str = "CODEX_RELAY_PROFILE";
 /// `--context`.
 pub const CONTEXT: &str = "CODEX_RELAY_CONTEXT";
+/// `--policy-file`.
+pub const POLICY_FILE: &str = "CODEX_RELAY_POLICY_FILE";
 /// `--upstream`.
 pub const UPSTREAM: &str = "CODEX_RELAY_UPSTREAM";
 /// `--upstream-bearer-env`.

@@ -10,6 +10,7 @@ use crate::config::env;
 use crate::config::settings::{Given, Reader, shown};
 use crate::context::budget::Budgets;
 use crate::context::supplier::Supplier;
+use crate::feed::orders::{self, OrdersFeed};
 use crate::feed::source::{Feed, Local};
 use crate::workspace::load::Workspace;
 use crate::workspace::skills::Surroundings;
@@ -55,6 +56,28 @@ impl Reader<'_> {
             })),
             Supplier::Nobody => Feed::Nobody,
         }
+    }
+
+    /// The developer policy, and the workspace whose AGENTS.md codex may not find.
+    pub(super) fn orders(&mut self, typed: Option<OsString>, feed: &Feed) -> OrdersFeed {
+        let given = self.given(typed, "--policy-file", env::POLICY_FILE);
+        let policy = given.map(|Given { place, value }| {
+            let path = PathBuf::from(value);
+            match orders::policy(&path) {
+                Ok(Some(_)) => {}
+                Ok(None) => self.fault(place, format!("{} is not there", path.display())),
+                Err(error) => self.fault(place, error.to_string()),
+            }
+            // A relative path must not follow a later change of folder.
+            std::path::absolute(&path).unwrap_or(path)
+        });
+        let workspace = match feed {
+            Feed::Client(local) | Feed::Local(local) => {
+                local.workspace.as_ref().map(|it| it.root.clone())
+            }
+            Feed::Nobody => None,
+        };
+        OrdersFeed { policy, workspace }
     }
 
     fn folder(&mut self, Given { place, value }: Given) -> PathBuf {

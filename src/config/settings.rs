@@ -13,6 +13,7 @@ use crate::config::env::{self, Strings};
 use crate::config::feed::FeedOptions;
 use crate::config::file::File;
 use crate::exchange::plan::OnUnrecognized;
+use crate::feed::orders::OrdersFeed;
 use crate::feed::source::Feed;
 use crate::telemetry::{self, Format};
 use crate::upstream::bearer::Bearer;
@@ -26,6 +27,8 @@ pub struct Settings {
     pub codex: Option<PathBuf>,
     /// Where contexts come from.
     pub feed: Feed,
+    /// Where developer policies come from.
+    pub orders: OrdersFeed,
     /// How an upstream is chosen.
     pub destination: Destination,
     /// The credential of the upstream, where codex's own doesn't count.
@@ -101,12 +104,14 @@ impl Settings {
             profile: options.profile.clone(),
             context: options.context.clone(),
         });
+        let orders = reader.orders(options.policy_file.clone(), &feed);
         let destination = reader.destination(options.upstream.clone());
         let own = reader.bearer(&options, &destination);
         let way_out = reader.way_out(&options, &destination);
         let settings = Self {
             codex,
             feed,
+            orders,
             destination,
             bearer: own.bearer,
             way_out,

@@ -63,6 +63,8 @@ pub enum Why {
     Blank,
     /// It is over the budget of a file like it, in Unicode scalar values.
     FileBudget(usize),
+    /// It is one person's, and children may see what this thread is told.
+    Inherited,
     /// The kind of turn does without it.
     Kind,
     /// It is longer than what is read of a file.
@@ -79,7 +81,9 @@ impl Treatment {
         match self {
             Self::Whole | Self::LeftOut(Why::Blank | Why::Kind | Why::Tools) => false,
             Self::Cut { .. }
-            | Self::LeftOut(Why::FileBudget(_) | Why::ReadBound | Why::TotalBudget(_)) => true,
+            | Self::LeftOut(
+                Why::FileBudget(_) | Why::Inherited | Why::ReadBound | Why::TotalBudget(_),
+            ) => true,
         }
     }
 }
@@ -101,6 +105,9 @@ impl fmt::Display for Why {
         match self {
             Self::Blank => f.write_str("it is blank"),
             Self::FileBudget(chars) => write!(f, "its budget is {chars} characters"),
+            Self::Inherited => {
+                f.write_str("the thread has no route, and children may see what it is told")
+            }
             Self::Kind => f.write_str("this kind of turn does without it"),
             Self::ReadBound => write!(f, "{MAX_FILE_BYTES} bytes are read of a file"),
             Self::Tools => f.write_str("memory tools serve it"),

@@ -64,7 +64,10 @@ pub fn compose(material: Material, wish: &Wish, budgets: Budgets) -> Prepared {
         page.add("turn kind", opening);
     }
     // Shaped whatever the turn is for: a reference must not change its length with the kind.
-    let files = shape(material.fragments, budgets);
+    let mut files = shape(material.fragments, budgets);
+    if wish.is_shared {
+        files.iter_mut().for_each(withhold);
+    }
     if wish.kind.has_workspace() {
         page.persona(&files);
         page.skills(material.skills, budgets);
@@ -79,7 +82,7 @@ pub fn compose(material: Material, wish: &Wish, budgets: Budgets) -> Prepared {
     } else {
         page.leave_out(&files);
     }
-    if let Some(closing) = wish.kind.closing() {
+    if let Some(closing) = wish.kind.closing().filter(|_| !wish.is_shared) {
         page.add("turn kind", closing);
     }
     page.warn_of_losses();
@@ -88,6 +91,14 @@ pub fn compose(material: Material, wish: &Wish, budgets: Budgets) -> Prepared {
         references: page.references,
         account: page.account,
         warnings: page.warnings,
+    }
+}
+
+/// Leaves out what is one person's alone.
+fn withhold(file: &mut Shaped) {
+    if file.kind == Kind::Overlay && !file.is_blank() {
+        file.text.clear();
+        file.treatment = Treatment::LeftOut(Why::Inherited);
     }
 }
 

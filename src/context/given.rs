@@ -110,7 +110,7 @@ pub fn compose_given(given: &Given, guidance: &str, wish: &Wish) -> Prepared {
             treatment: shown(is_shown),
         });
     }
-    if let Some(closing) = wish.kind.closing() {
+    if let Some(closing) = wish.kind.closing().filter(|_| !wish.is_shared) {
         add("turn kind", closing);
     }
     Prepared {

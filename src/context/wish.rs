@@ -23,6 +23,8 @@ pub struct Wish {
     pub given: Option<Arc<Given>>,
     /// What the client gives in place of the workspace's references.
     pub references: Option<Arc<[Reference]>>,
+    /// Whether children may see it too: then it is without what is one person's alone.
+    pub is_shared: bool,
 }
 
 impl Wish {

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::base::limits::MAX_BODY_BYTES;
 use crate::base::reason::Reason;
+use crate::context::snapshot::Section;
 use crate::session::machine::Denial;
 use crate::session::methods::RelayMethod;
 
@@ -165,25 +166,7 @@ pub fn error(denial: &Denial) -> Value {
             bytes,
             limit,
             sections,
-        } => {
-            let sections: Vec<Value> = sections
-                .iter()
-                .map(|section| json!({ "name": section.name, "bytes": section.bytes }))
-                .collect();
-            json!({
-                "code": INVALID_PARAMS,
-                "message": format!(
-                    "prepared context is {bytes} bytes, the limit is {limit}; \
-                     reduce the bootstrap or skills budgets, or the attached context"
-                ),
-                "data": {
-                    "reason": Reason::ContextTooLarge.code(),
-                    "bytes": bytes,
-                    "limit": limit,
-                    "sections": sections,
-                },
-            })
-        }
+        } => too_large(*bytes, *limit, sections),
         Denial::RouteClosed(why) => json!({
             "code": INVALID_PARAMS,
             "message": format!(
@@ -197,6 +180,14 @@ pub fn error(denial: &Denial) -> Value {
             "message": format!("codex-relay: the line is over {limit} bytes, the limit for this method"),
             "data": { "reason": Reason::RequestTooLarge.code(), "limit": limit },
         }),
+        Denial::PolicyUnavailable => {
+            wrong(INVALID_PARAMS, NO_POLICY, Some(Reason::ContextUnavailable))
+        }
+        Denial::PolicyChange(trouble) => {
+            let words = format!("{NOT_RENEWED}: {trouble}");
+            let reason = Some(Reason::PolicyChangeUnsupported);
+            wrong(INVALID_PARAMS, &words, reason)
+        }
         Denial::RelayMember { fault } => wrong(INVALID_PARAMS, fault, None),
         Denial::RelayParams { method, fault } => {
             wrong(INVALID_PARAMS, &format!("{method}: {fault}"), None)
@@ -223,6 +214,26 @@ fn wrong(code: i32, words: &str, reason: Option<Reason>) -> Value {
         }
         None => json!({ "code": code, "message": message }),
     }
+}
+
+fn too_large(bytes: usize, limit: usize, sections: &[Section]) -> Value {
+    let sections: Vec<Value> = sections
+        .iter()
+        .map(|section| json!({ "name": section.name, "bytes": section.bytes }))
+        .collect();
+    json!({
+        "code": INVALID_PARAMS,
+        "message": format!(
+            "prepared context is {bytes} bytes, the limit is {limit}; \
+             reduce the bootstrap or skills budgets, or the attached context"
+        ),
+        "data": {
+            "reason": Reason::ContextTooLarge.code(),
+            "bytes": bytes,
+            "limit": limit,
+            "sections": sections,
+        },
+    })
 }
 
 fn words(reason: Reason) -> (&'static str, &'static str) {
@@ -253,6 +264,9 @@ fn words(reason: Reason) -> (&'static str, &'static str) {
         Reason::MetadataUnrecognized => {
             ("the request's metadata can't be read", UNRECOGNIZED_REMEDY)
         }
+        Reason::PolicyChangeUnsupported => {
+            ("the developer policy of this thread can't be renewed", "")
+        }
         Reason::RequestTooLarge => ("the request is over its limit", TOO_LARGE_REMEDY),
         Reason::RouteClosed => ("the route is closed", ""),
         Reason::ThreadUnknown => (
@@ -271,6 +285,13 @@ const TOO_LARGE_REMEDY: &str =
 
 /// The version of codex may be newer than the relay.
 const UNRECOGNIZED_REMEDY: &str = ": this codex may be newer than the relay; --on-unrecognized pass lets such requests through without context";
+
+/// Said where the file of the developer policy can't be read.
+const NO_POLICY: &str = "the developer policy can't be read; see that the file given by --policy-file is a readable text";
+
+/// Said where a thread goes by an older text.
+const NOT_RENEWED: &str =
+    "the developer instructions of this thread can't be renewed, so the turn was not started";
 
 /// Said where the workspace root can't be read.
 const UNREADABLE: &str = "the agent workspace can't be read; see that the folder given by --workspace exists and is readable";

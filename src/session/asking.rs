@@ -8,9 +8,11 @@ use serde_json::{Value, json};
 
 use crate::base::ids::Generation;
 use crate::context::compose::Prepared;
+use crate::context::orders::Orders;
 use crate::session::eligibility::{self, AccountKind, Ineligible};
 use crate::session::intercept::{Ask, ClientVerdict, Patience, Request, Then};
 use crate::session::machine::{Denial, Session};
+use crate::session::orders::{configured_instructions, own_instructions};
 use crate::session::registrations::Registered;
 use crate::session::relay_member::RelayMember;
 use crate::session::routes::{Account, WorkspaceRouting};
@@ -24,6 +26,8 @@ pub(super) struct Asking {
     route: Route,
     /// What was asked last.
     question: Question,
+    /// What speaks against a route already.
+    against: Option<Ineligible>,
 }
 
 /// What codex is asked, in this order.
@@ -44,7 +48,7 @@ impl Session {
         line: &Bytes,
         thread: OpenThread,
         prepared: Option<&Prepared>,
-        fresh: Generation,
+        (orders, fresh): (Orders, Generation),
     ) -> ClientVerdict {
         let snapshot = prepared.map(|prepared| Arc::clone(&prepared.snapshot));
         let registered = match (&thread.given, &snapshot) {
@@ -64,26 +68,37 @@ impl Session {
                 })
             }
         };
+        // A policy, a copy of AGENTS.md or a section goes behind what the configuration says.
+        let has_words = snapshot.as_ref().is_some_and(|it| !it.is_empty())
+            || orders != Orders::default()
+            || thread.policy.is_some();
+        let params = &thread.request.params;
+        let against = self
+            .routes
+            .bar
+            .or_else(|| eligibility::of_params(line, params));
+        let is_base_open = has_words && own_instructions(line, params).is_none();
+        // Codex reads the projects' layers from that folder; it takes none that is relative.
+        let folder = member_text(line, params, &["cwd"]).filter(|folder| folder.starts_with('/'));
         let route = Route {
             thread,
             snapshot,
             registered,
+            orders,
+            base: None,
         };
-        let params = &route.thread.request.params;
-        let said = self
-            .routes
-            .bar
-            .or_else(|| eligibility::of_params(line, params));
-        if said.is_some() || self.is_silent {
-            return self.route(line, route, said);
+        if self.is_silent || (against.is_some() && !is_base_open) {
+            return self.route(line, route, against);
         }
-        // Codex reads the projects' layers from that folder; it takes none that is relative.
-        let folder = member_text(line, params, &["cwd"]).filter(|folder| folder.starts_with('/'));
-        let question = Question::Config;
+        let asking = Asking {
+            route,
+            question: Question::Config,
+            against,
+        };
         self.ask(
             "config/read",
             &json!({ "includeLayers": false, "cwd": folder }),
-            Then::Route(Asking { route, question }),
+            Then::Route(asking),
         )
     }
 
@@ -133,8 +148,12 @@ impl Session {
         self.is_silent |= answer.is_none() && asking.question != Question::Account;
         let told = answer.and_then(result);
         let params = &asking.route.thread.request.params;
+        if asking.question == Question::Config {
+            asking.route.base = answer.and_then(configured_instructions);
+        }
         let against = match asking.question {
-            Question::Config => told.and_then(|(answer, result)| {
+            Question::Config => asking.against.or_else(|| {
+                let (answer, result) = told?;
                 eligibility::of_config((line, params), (answer, &result))
             }),
             Question::Requirements => {

@@ -2,7 +2,9 @@
 
 use std::ops::Range;
 
-use crate::session::methods::{GENERATION_MEMBER, METADATA_MEMBER};
+use serde_json::Value;
+
+use crate::session::methods::{GENERATION_MEMBER, INSTRUCTIONS_MEMBER, METADATA_MEMBER};
 use crate::wire::edit::Edit;
 use crate::wire::envelope::member;
 use crate::wire::{literal, scan};
@@ -32,6 +34,46 @@ pub fn route(line: &[u8], params: &Range<usize>, url: &str) -> Option<Edit> {
         return Some(first_member(line, &config, &pair));
     };
     Some(Edit::replace(old, value))
+}
+
+/// Plans the edit that gives the thread with `params` the developer instructions `text`, in place of
+/// the client's own.
+///
+/// With `is_second` another member is added to the same params. `None` where the params aren't an
+/// object: codex answers for itself.
+pub fn developer_instructions(
+    line: &[u8],
+    params: &Range<usize>,
+    text: &str,
+    is_second: bool,
+) -> Option<Edit> {
+    if !scan::is_object(line, params) {
+        return None;
+    }
+    let value = literal::quote(text);
+    if let Some(old) = member(line, params, &[INSTRUCTIONS_MEMBER]) {
+        return Some(Edit::replace(old, value));
+    }
+    let comma = if is_second || !is_empty_object(line, params) {
+        ","
+    } else {
+        ""
+    };
+    let name = format!("{comma}\"{INSTRUCTIONS_MEMBER}\":");
+    Some(Edit::insert(
+        params.end - 1,
+        [name.as_bytes(), &value[..]].concat(),
+    ))
+}
+
+/// Plans the edits that set what a renewal has lost, where a turn with `params` doesn't set it.
+pub fn settings(line: &[u8], params: &Range<usize>, lost: &[(String, Value)]) -> Vec<Edit> {
+    let set = |(name, value): &(String, Value)| match member(line, params, &[name]) {
+        None => Some(last_member(line, params, &format!("\"{name}\":{value}"))),
+        Some(own) if scan::is_null(line, &own) => Some(Edit::replace(own, value.to_string())),
+        Some(_) => None,
+    };
+    lost.iter().filter_map(set).collect()
 }
 
 /// Plans the edit that adds `generation` to the metadata map of a turn.

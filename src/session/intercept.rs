@@ -1,6 +1,7 @@
 //! Client to codex: what becomes of each line.
 
 use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -8,22 +9,25 @@ use bytes::Bytes;
 use crate::base::ids::{Generation, RequestId, ThreadId, TurnId};
 use crate::base::limits::MAX_OPEN_REQUESTS;
 use crate::context::compose::Prepared;
+use crate::context::orders::Orders;
 use crate::context::wish::Wish;
 use crate::session::asking::Asking;
+use crate::session::eligibility::Ineligible;
 use crate::session::machine::{Client, Denial, Meaning, Session};
 use crate::session::memory::Remembering;
-use crate::session::methods::{self, ClientMethod};
+use crate::session::methods::{self, ClientMethod, ThreadWay};
+use crate::session::orders::Renewing;
 use crate::session::own::OwnId;
 use crate::session::relay_member::{self, RelayMember, Scope};
 use crate::session::relay_methods::NewRegistration;
-use crate::session::threads::OpenThread;
+use crate::session::threads::{OpenThread, Route};
 use crate::session::turns::{Delivering, StartTurn};
 use crate::wire::edit::Edit;
 use crate::wire::envelope::{Envelope, member, member_text, text};
 use crate::wire::scan;
 
 /// What to do with a line of the client.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 pub enum ClientVerdict {
     /// The relay itself answers with this line; it goes no further.
     Answer(Bytes),
@@ -61,7 +65,7 @@ pub enum ClientVerdict {
 }
 
 /// A line that waits for codex's answer to a request of our own.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 pub struct Ask {
     /// The request, a whole line.
     pub question: Bytes,
@@ -77,12 +81,14 @@ pub struct Ask {
 pub enum Patience {
     /// It can hardly go on without.
     Long,
+    /// Codex loads a thread anew, whose history may be long.
+    Renewal,
     /// It can go on without.
     Short,
 }
 
 /// What the answer is for.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 pub(super) enum Then {
     /// The turn goes on, unless the account is one that has no route.
     Account {
@@ -91,6 +97,8 @@ pub(super) enum Then {
         /// The relay's own member, which was in it.
         member: RelayMember,
     },
+    /// The turn starts once its thread's developer instructions are the current ones.
+    Renew(Box<Renewing>),
     /// The thread is routed, unless something speaks against it.
     Route(Asking),
     /// The turn goes on, with tools for the memory or without.
@@ -100,15 +108,47 @@ pub(super) enum Then {
 }
 
 /// A line that waits for its context.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 pub struct Prepare {
     /// What the context is for.
     pub wish: Wish,
+    /// What stands in the thread's developer instructions: to be read as well. None where it can't
+    /// be.
+    pub orders: Option<Orders>,
+    /// A history that began before this process: whether it ends with a section of ours is to be
+    /// said in [`Self::has_section`].
+    pub history: Option<PathBuf>,
+    /// Whether that history ends with a section of ours.
+    pub has_section: bool,
     pub(super) target: Target,
 }
 
-#[derive(Debug, PartialEq, Eq)]
+impl Prepare {
+    pub(super) fn new(wish: Wish, target: Target) -> Self {
+        let orders = Some(Orders::default());
+        Self {
+            wish,
+            orders,
+            history: None,
+            has_section: false,
+            target,
+        }
+    }
+
+    /// Whether the thread works in the folder that codex was started in, unless the wish names one.
+    pub fn begins_here(&self) -> bool {
+        match &self.target {
+            Target::Thread(thread) => thread.way == ThreadWay::Start,
+            Target::Fallback(fallback) => fallback.0.thread.way == ThreadWay::Start,
+            Target::Registration(_) | Target::Turn(_) => false,
+        }
+    }
+}
+
+#[derive(Debug, PartialEq)]
 pub(super) enum Target {
+    /// A thread that has no route, and why.
+    Fallback(Box<(Route, Ineligible)>),
     Registration(NewRegistration),
     Thread(OpenThread),
     Turn(StartTurn),
@@ -136,7 +176,8 @@ impl Session {
         let scope = match method {
             ClientMethod::Thread(_) => Some(Scope::Thread),
             ClientMethod::TurnStart => Some(Scope::Turn),
-            ClientMethod::Initialize
+            ClientMethod::Compact
+            | ClientMethod::Initialize
             | ClientMethod::Interrupt
             | ClientMethod::Revert
             | ClientMethod::TurnSteer
@@ -180,10 +221,31 @@ impl Session {
         prepared: Option<Arc<Prepared>>,
         fresh: Generation,
     ) -> ClientVerdict {
+        let Some(orders) = prepare.orders else {
+            let id = match prepare.target {
+                Target::Thread(thread) => thread.request.id,
+                Target::Fallback(fallback) => fallback.0.thread.request.id,
+                Target::Turn(turn) => turn.request.id,
+                Target::Registration(new) => new.id,
+            };
+            return self.refuse(id, Denial::PolicyUnavailable);
+        };
         match prepare.target {
             Target::Registration(new) => self.on_registration(new, prepared.as_deref(), fresh),
-            Target::Thread(thread) => self.ask_for_route(line, thread, prepared.as_deref(), fresh),
-            Target::Turn(turn) => self.deliver(line, turn, prepare.wish, prepared, fresh),
+            Target::Thread(thread) => {
+                self.ask_for_route(line, thread, prepared.as_deref(), (orders, fresh))
+            }
+            Target::Fallback(fallback) => {
+                let (route, why) = *fallback;
+                self.open(line, route, Some(why), prepared.as_deref())
+            }
+            Target::Turn(turn) => {
+                if prepare.has_section {
+                    self.ledger.has_ours(turn.thread.as_str());
+                }
+                let wish = prepare.wish;
+                self.measure_turn(line, turn, wish, prepared, (orders, fresh))
+            }
         }
     }
 
@@ -198,6 +260,7 @@ impl Session {
             Then::Account { request, member } => {
                 self.go_on_with_account(line, request, member, answer)
             }
+            Then::Renew(renewing) => self.on_step_answer(line, *renewing, answer),
             Then::Route(asking) => self.on_route_answer(line, asking, answer),
             Then::Remember(remembering) => self.go_on_with_tools(line, remembering),
             Then::Start(delivering) => self.start_delivered(line, delivering, answer),
@@ -233,6 +296,7 @@ impl Session {
             let _ = self.pending.try_note(request.id.clone(), Meaning::Other);
         }
         match method {
+            ClientMethod::Compact => self.on_compact(line, request),
             ClientMethod::Initialize => self.on_initialize(line, request),
             ClientMethod::Interrupt => self.on_interrupt(line, request),
             ClientMethod::Thread(way) => self.on_thread(line, way, request, member),

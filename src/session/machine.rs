@@ -8,18 +8,23 @@ use std::sync::Arc;
 use crate::base::ids::{Generation, ThreadId, TurnId};
 use crate::base::limits::MAX_OPEN_REQUESTS;
 use crate::base::reason::Reason;
+use crate::context::orders::Text;
 use crate::context::snapshot::{Section, Snapshot};
 use crate::context::supplier::Supplier;
 use crate::context::wish::Wish;
 use crate::session::decide::{self, Decision, ParentRequest, Purpose};
 use crate::session::delivery::Delivery;
 use crate::session::eligibility::Ineligible;
+use crate::session::ledger::Ledger;
 use crate::session::memory::ToolQuestions;
-use crate::session::own::OwnRequests;
+use crate::session::opening::Opening;
+use crate::session::orders::Errand;
+use crate::session::own::{OwnId, OwnRequests};
 use crate::session::pending::Pending;
 use crate::session::registrations::{Registered, Registrations};
 use crate::session::registry::{Change, Registry};
 use crate::session::relay_member::RelayMember;
+use crate::session::renewal::Trouble;
 use crate::session::routes::Routes;
 use crate::session::threads::Habits;
 
@@ -69,6 +74,11 @@ pub struct Session {
     pub(super) pending: Pending<Meaning>,
     pub(super) own: OwnRequests,
     pub(super) delivery: Delivery,
+    pub(super) ledger: Ledger,
+    /// What the driver has not sent yet.
+    pub(super) errands: Vec<Errand>,
+    /// Those whose answers nobody waits for.
+    pub(super) errands_asked: Vec<OwnId>,
     /// What the driver has not logged yet.
     pub(super) remarks: Vec<Remark>,
     pub(super) routes: Routes,
@@ -100,7 +110,10 @@ pub(super) enum Meaning {
         snapshot: Option<Arc<Snapshot>>,
         habits: Habits,
         registered: Option<Registered>,
+        telling: Box<(Opening, Text)>,
     },
+    /// A turn of a thread without a route, behind a renewal.
+    Renewed(ThreadId),
     Turn {
         thread: ThreadId,
         generation: Generation,
@@ -126,6 +139,19 @@ pub enum Remark {
         files: Vec<String>,
         /// Why.
         why: &'static str,
+    },
+}
+
+/// How a thread gets its context.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carriage {
+    /// In the parent's requests alone: verified, request by request.
+    Route,
+    /// In its developer instructions: nobody verifies that the parent alone sees it, and children
+    /// may inherit it.
+    Fallback {
+        /// Why it has no route, where that is known.
+        reason: Option<Ineligible>,
     },
 }
 
@@ -178,6 +204,10 @@ pub enum Denial {
     },
     /// The thread isn't one that the client started, resumed or forked here.
     ThreadUnknown,
+    /// The file of the developer policy can't be read.
+    PolicyUnavailable,
+    /// The thread's developer instructions are not the current ones, and can't be made so.
+    PolicyChange(Trouble),
     /// The `relay` member of its params can't be used.
     RelayMember {
         /// What is wrong with it.
@@ -207,6 +237,9 @@ impl Session {
             is_silent: false,
             tools: ToolQuestions::default(),
             delivery: Delivery::new(),
+            ledger: Ledger::new(),
+            errands: Vec::new(),
+            errands_asked: Vec::new(),
             remarks: Vec::new(),
             routes: Routes::new(config.bar, config.upstreams.has_bearer),
             config,
@@ -290,6 +323,15 @@ impl Session {
     /// What is known of the routes.
     pub fn routes(&self) -> &Routes {
         &self.routes
+    }
+
+    /// By which carriers a thread of the client gets its context.
+    pub fn carriage(&self, thread: &str) -> Option<Carriage> {
+        let known = self.registry.find(thread)?;
+        Some(match (known.routed, self.routes.reason(thread)) {
+            (true, _) => Carriage::Route,
+            (false, reason) => Carriage::Fallback { reason },
+        })
     }
 
     /// Every turn of the client that runs.

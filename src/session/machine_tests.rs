@@ -53,20 +53,30 @@ impl Story {
     fn client(&mut self, line: &str, text: &str) -> Result<String, Denial> {
         let line = Bytes::from(line.to_owned());
         let mut verdict = self.session.on_client_line(&line);
-        if let ClientVerdict::Prepare(prepare) = verdict {
-            self.admitted += 1;
-            let fresh = Generation::new(format!("g{}", self.admitted)).unwrap();
-            verdict = self
-                .session
-                .on_context(&line, prepare, Some(prepared(text)), fresh);
-        }
-        while let ClientVerdict::Ask(ask) = verdict {
-            let config = Bytes::from(format!(
-                r#"{{"id":"own-0","result":{{"config":{}}}}}"#,
-                self.config
-            ));
-            verdict = self.session.on_own_answer(&line, ask, Some(&config));
-        }
+        self.admitted += u32::from(matches!(verdict, ClientVerdict::Prepare(_)));
+        let verdict = loop {
+            verdict = match verdict {
+                ClientVerdict::Prepare(prepare) => {
+                    let fresh = Generation::new(format!("g{}", self.admitted)).unwrap();
+                    let context = Some(prepared(text));
+                    self.session.on_context(&line, prepare, context, fresh)
+                }
+                ClientVerdict::Ask(ask) => {
+                    let config = Bytes::from(format!(
+                        r#"{{"id":"own-0","result":{{"config":{}}}}}"#,
+                        self.config
+                    ));
+                    self.session.on_own_answer(&line, ask, Some(&config))
+                }
+                ClientVerdict::Answer(_)
+                | ClientVerdict::Bare { .. }
+                | ClientVerdict::Drop
+                | ClientVerdict::Interrupt { .. }
+                | ClientVerdict::Pass
+                | ClientVerdict::Refuse { .. }
+                | ClientVerdict::Rewrite(_) => break verdict,
+            };
+        };
         match verdict {
             ClientVerdict::Pass => Ok(String::from_utf8(line.to_vec()).unwrap()),
             ClientVerdict::Rewrite(edits) => {
@@ -326,10 +336,11 @@ fn endpoint_of_the_users_own_is_not_rerouted() {
     let mut story = Story::new(true);
     story.config = r#"{"openai_base_url":"http://127.0.0.1:9/v1"}"#;
     let line = r#"{"id":1,"method":"thread/start","params":{}}"#;
-    assert_eq!(story.client(line, "first").as_deref(), Ok(line));
+    let told = r#"{"id":1,"method":"thread/start","params":{"developerInstructions":"<agent_workspace_section>\nfirst\n</agent_workspace_section>"}}"#;
+    assert_eq!(story.client(line, "first").as_deref(), Ok(told));
     story.codex(r#"{"id":1,"result":{"thread":{"id":"t"}}}"#);
     let turn = r#"{"id":2,"method":"turn/start","params":{"threadId":"t"}}"#;
-    assert_eq!(story.turn(2, "second").as_deref(), Ok(turn));
+    assert_eq!(story.turn(2, "first").as_deref(), Ok(turn));
 }
 
 #[test]

@@ -6,30 +6,27 @@
 //! turn, and its answer is for the next.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use crate::base::ids::{Generation, ThreadId};
+use crate::base::ids::ThreadId;
 use crate::base::limits::MAX_OWN_ANSWERS;
-use crate::context::compose::Prepared;
 use crate::context::fragment::MEMORY_FILE;
+use crate::context::orders::Orders;
 use crate::context::wish::Wish;
 use crate::session::intercept::{Ask, ClientVerdict, Patience, Prepare, Target, Then};
 use crate::session::machine::Session;
 use crate::session::own::OwnId;
 use crate::session::threads::MEMORY_TOOLS;
-use crate::session::turns::StartTurn;
+use crate::session::turns::Ready;
 use crate::wire::envelope::{Envelope, member};
 
 /// A turn whose thread may have tools for the memory.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 pub(super) struct Remembering {
-    turn: StartTurn,
-    wish: Wish,
-    prepared: Arc<Prepared>,
-    fresh: Generation,
+    ready: Ready,
+    orders: Orders,
 }
 
 /// Questions whose answers say which tools a thread has.
@@ -40,9 +37,12 @@ impl Session {
     /// Whether the thread of a turn might turn its `MEMORY.md` into a pointer, for all we know.
     pub(super) fn must_ask_for_tools(
         &self,
-        turn: &StartTurn,
-        wish: &Wish,
-        prepared: &Prepared,
+        Ready {
+            turn,
+            wish,
+            prepared,
+            ..
+        }: &Ready,
     ) -> bool {
         let known = self.registry.find(turn.thread.as_str());
         let is_unknown = known.is_some_and(|known| known.habits.memory_tools.is_none());
@@ -54,14 +54,8 @@ impl Session {
         is_open && shows_it && is_unknown && !self.is_silent
     }
 
-    pub(super) fn ask_for_tools(
-        &mut self,
-        turn: StartTurn,
-        wish: Wish,
-        prepared: Arc<Prepared>,
-        fresh: Generation,
-    ) -> ClientVerdict {
-        let thread = turn.thread.clone();
+    pub(super) fn ask_for_tools(&mut self, ready: Ready, orders: Orders) -> ClientVerdict {
+        let thread = ready.turn.thread.clone();
         let params = json!({ "threadId": thread.as_str(), "detail": "toolsAndAuthOnly" });
         let (id, question) = self.own.ask("mcpServerStatus/list", &params);
         // Not asked twice, whatever becomes of it.
@@ -71,12 +65,7 @@ impl Session {
             question,
             id,
             patience: Patience::Short,
-            then: Then::Remember(Remembering {
-                turn,
-                wish,
-                prepared,
-                fresh,
-            }),
+            then: Then::Remember(Remembering { ready, orders }),
         })
     }
 
@@ -86,19 +75,17 @@ impl Session {
         line: &Bytes,
         remembering: Remembering,
     ) -> ClientVerdict {
-        let Remembering {
-            turn,
-            mut wish,
-            prepared,
-            fresh,
-        } = remembering;
-        let known = self.registry.find(turn.thread.as_str());
+        let Remembering { ready, orders } = remembering;
+        let known = self.registry.find(ready.turn.thread.as_str());
         if known.is_some_and(|known| known.habits.memory_tools == Some(true)) {
-            wish.has_memory_tools = true;
-            let target = Target::Turn(turn);
-            return ClientVerdict::Prepare(Prepare { wish, target });
+            let wish = Wish {
+                has_memory_tools: true,
+                ..ready.wish
+            };
+            let target = Target::Turn(ready.turn);
+            return ClientVerdict::Prepare(Prepare::new(wish, target));
         }
-        self.deliver(line, turn, wish, Some(prepared), fresh)
+        self.settle_orders(line, ready, &orders)
     }
 
     /// Learns from codex's answer to a question of ours, in time or not.

@@ -5,6 +5,8 @@
 /// A method of the client that is more than passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientMethod {
+    /// `thread/compact/start`: a compaction that isn't in the middle of a turn.
+    Compact,
     /// `initialize`: tells what the client can do.
     Initialize,
     /// `turn/interrupt`: nobody waits for the turn's answer any more.
@@ -43,6 +45,8 @@ pub enum CodexNotification {
     Compacted(CompactionIs),
     /// `thread/reverted`: the history is shorter.
     Reverted,
+    /// `thread/settings/updated`: what a renewal must keep.
+    Settings,
     /// `thread/status/changed`: the thread rests, or was unloaded.
     StatusChanged,
     /// `turn/completed`: the turn is over, however it went.
@@ -66,6 +70,7 @@ pub enum CompactionIs {
 pub fn of_client(method: &str) -> Option<ClientMethod> {
     match method {
         "initialize" => Some(ClientMethod::Initialize),
+        "thread/compact/start" => Some(ClientMethod::Compact),
         "thread/start" => Some(ClientMethod::Thread(ThreadWay::Start)),
         "thread/resume" => Some(ClientMethod::Thread(ThreadWay::Resume)),
         "thread/fork" => Some(ClientMethod::Thread(ThreadWay::Fork)),
@@ -118,6 +123,7 @@ pub fn of_codex(method: &str) -> Option<CodexNotification> {
         "item/completed" => Some(CodexNotification::Compacted(CompactionIs::InItsItem)),
         "thread/compacted" => Some(CodexNotification::Compacted(CompactionIs::Told)),
         "thread/reverted" => Some(CodexNotification::Reverted),
+        "thread/settings/updated" => Some(CodexNotification::Settings),
         "thread/status/changed" => Some(CodexNotification::StatusChanged),
         "turn/completed" => Some(CodexNotification::TurnCompleted),
         "turn/started" => Some(CodexNotification::TurnStarted),
@@ -130,6 +136,9 @@ pub fn of_codex(method: &str) -> Option<CodexNotification> {
 
 /// The member that carries a registration's generation through codex.
 pub const GENERATION_MEMBER: &str = "codex_relay_generation";
+
+/// The member of thread methods that takes the place of configured developer instructions.
+pub const INSTRUCTIONS_MEMBER: &str = "developerInstructions";
 
 /// The member of `turn/start` and `turn/steer` that codex merges into its metadata.
 pub const METADATA_MEMBER: &str = "responsesapiClientMetadata";

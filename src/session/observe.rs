@@ -7,12 +7,15 @@ use bytes::Bytes;
 use serde_json::json;
 
 use crate::base::ids::{RequestId, ThreadId, TurnId};
+use crate::base::limits::MAX_KEPT_CONFIG_BYTES;
 use crate::session::eligibility::{AccountKind, Ineligible};
 use crate::session::machine::{Meaning, Session};
 use crate::session::methods::{self, CodexNotification, CompactionIs};
+use crate::session::opening::Opened;
 use crate::session::own::OwnAnswer;
+use crate::session::strays::Strays;
 use crate::session::version::{CodexVersion, Support};
-use crate::wire::envelope::{Envelope, member_text};
+use crate::wire::envelope::{Envelope, member, member_text};
 
 /// Whether the client sees a line of codex.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +43,11 @@ impl Session {
                     // Noted here and not where it is waited for: what codex says behind it, a
                     // compaction perhaps, comes later.
                     self.delivery.answered(id, !envelope.is_error);
+                    self.ledger.answered(id, !envelope.is_error);
                     self.learn_tools(id, line, &envelope);
+                    if self.is_errand(id) {
+                        return CodexVerdict::Keep;
+                    }
                     let line = line.clone();
                     return CodexVerdict::Own(OwnAnswer { id, line });
                 }
@@ -110,7 +117,11 @@ impl Session {
             Meaning::Reverted(thread) => {
                 if result.is_some() {
                     self.delivery.lost(thread.as_str());
+                    self.ledger.reverted(thread.as_str());
                 }
+            }
+            Meaning::Renewed(thread) => {
+                self.ledger.turn_answered(thread.as_str(), result.is_some());
             }
             Meaning::Unsubscribed(thread) => {
                 if result.is_some() {
@@ -124,7 +135,9 @@ impl Session {
                 snapshot,
                 mut habits,
                 registered,
+                telling,
             } => {
+                let said = Opened::read(line, result.as_ref());
                 let folder = result
                     .as_ref()
                     .and_then(|result| member_text(line, result, &["cwd"]));
@@ -134,6 +147,8 @@ impl Session {
                     .and_then(ThreadId::new);
                 if let Some(id) = &id {
                     self.routes.opened(id, ineligible);
+                    let (opening, text) = *telling;
+                    self.ledger.opened(id, opening, &text, said);
                 }
                 if let (Some(id), Some(registered)) = (&id, registered) {
                     self.give_to_thread(id, registered);
@@ -145,6 +160,7 @@ impl Session {
                 }
             }
             Meaning::Turn { thread, generation } => {
+                self.ledger.turn_answered(thread.as_str(), result.is_some());
                 let turn = result
                     .and_then(|result| member_text(line, &result, &["turn", "id"]))
                     .and_then(TurnId::new);
@@ -156,7 +172,7 @@ impl Session {
 
     fn on_notification(&mut self, line: &Bytes, envelope: &Envelope, method: &str) -> CodexVerdict {
         let Some(kind) = methods::of_codex(method) else {
-            return CodexVerdict::Pass;
+            return self.on_other_notification(line, envelope, method);
         };
         if let Some(params) = &envelope.params {
             self.learn_of_account(line, params, kind);
@@ -165,6 +181,10 @@ impl Session {
             && let Some(thread) = member_text(line, params, &["threadId"])
         {
             self.learn(line, params, kind, &thread);
+            let status = member_text(line, params, &["status", "type"]);
+            if status.as_deref() != Some("active") && self.ledger.is_stray(&thread, method) {
+                return CodexVerdict::Keep;
+            }
         }
         if self.client.unwanted.iter().any(|name| name == method) {
             return CodexVerdict::Keep;
@@ -172,7 +192,31 @@ impl Session {
         CodexVerdict::Pass
     }
 
-    fn learn(&mut self, line: &[u8], params: &Range<usize>, kind: CodexNotification, thread: &str) {
+    /// Keeps back what a resume of our own brings.
+    fn on_other_notification(
+        &mut self,
+        line: &Bytes,
+        envelope: &Envelope,
+        method: &str,
+    ) -> CodexVerdict {
+        let thread = match &envelope.params {
+            Some(params) if Strays::may_be(method) => member_text(line, params, &["threadId"])
+                .or_else(|| member_text(line, params, &["thread", "id"])),
+            Some(_) | None => None,
+        };
+        match thread {
+            Some(thread) if self.ledger.is_stray(&thread, method) => CodexVerdict::Keep,
+            Some(_) | None => CodexVerdict::Pass,
+        }
+    }
+
+    fn learn(
+        &mut self,
+        line: &Bytes,
+        params: &Range<usize>,
+        kind: CodexNotification,
+        thread: &str,
+    ) {
         let text = |path: &[&str]| member_text(line, params, path);
         match kind {
             CodexNotification::AccountLogin | CodexNotification::AccountUpdated => {}
@@ -190,14 +234,23 @@ impl Session {
                 };
                 if is_compaction {
                     self.delivery.lost(thread);
+                    self.on_compaction(thread);
                 }
             }
-            CodexNotification::Reverted => self.delivery.lost(thread),
+            CodexNotification::Reverted => {
+                self.delivery.lost(thread);
+                self.ledger.reverted(thread);
+            }
+            CodexNotification::Settings => self.learn_settings(line, params, thread),
             CodexNotification::StatusChanged => match text(&["status", "type"]).as_deref() {
                 Some("notLoaded") => {
                     let ended = self.registry.rests(thread);
                     self.end_given(thread, ended);
-                    self.delivery.lost(thread);
+                    self.ledger.unloaded(thread);
+                    // A renewal leaves the history as it is.
+                    if !self.ledger.is_renewing(thread) {
+                        self.delivery.lost(thread);
+                    }
                 }
                 Some("idle" | "systemError") => {
                     let ended = self.registry.rests(thread);
@@ -208,6 +261,7 @@ impl Session {
             CodexNotification::ThreadGone => {
                 self.registry.gone(thread);
                 self.registrations.end_turn(thread, None);
+                self.ledger.unloaded(thread);
                 self.delivery.forget(thread);
                 self.routes.gone(thread);
             }
@@ -217,10 +271,19 @@ impl Session {
                 }
             }
             CodexNotification::TurnStarted => {
+                self.ledger.started(thread);
                 if let Some(turn) = text(&["turn", "id"]).and_then(TurnId::new) {
                     self.registry.started(thread, turn);
                 }
             }
+        }
+    }
+
+    fn learn_settings(&mut self, line: &[u8], params: &Range<usize>, thread: &str) {
+        let settings = member(line, params, &["threadSettings"]).and_then(|at| line.get(at));
+        if let Some(settings) = settings.filter(|it| it.len() <= MAX_KEPT_CONFIG_BYTES) {
+            self.ledger
+                .settled(thread, Bytes::copy_from_slice(settings));
         }
     }
 

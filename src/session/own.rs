@@ -42,6 +42,17 @@ impl OwnRequests {
         (id, Bytes::from(format!("{line}\n")))
     }
 
+    /// Makes the line of a request whose params are JSON already.
+    pub fn ask_raw(&mut self, method: &str, params: &[u8]) -> (OwnId, Bytes) {
+        let id = OwnId(self.next);
+        self.next += 1;
+        let head = format!(
+            "{{\"id\":\"{}{}\",\"method\":\"{method}\",\"params\":",
+            self.prefix, id.0
+        );
+        (id, [head.as_bytes(), params, b"}\n"].concat().into())
+    }
+
     /// Which request of ours the id of an answer belongs to.
     pub fn recognize(&self, id: &RequestId) -> Option<OwnId> {
         let text = std::str::from_utf8(id.as_bytes()).ok()?;

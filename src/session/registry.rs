@@ -97,7 +97,7 @@ impl Registry {
         habits: Habits,
     ) -> Result<(), Full> {
         if let Some(known) = self.threads.find_mut(&id) {
-            known.routed = known.routed || routed;
+            known.routed = routed;
             known.habits = habits;
             known.is_subscribed = true;
             if current.is_some() {
@@ -338,6 +338,11 @@ impl Thread {
     /// Whether a turn runs, whoever started it.
     pub fn is_running(&self) -> bool {
         self.registration.is_some() || !self.running.is_empty()
+    }
+
+    /// Whether codex tells the client, and so us, of its turns.
+    pub fn is_subscribed(&self) -> bool {
+        self.is_subscribed
     }
 
     /// The text of the turn with this generation, if it is live.

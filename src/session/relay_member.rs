@@ -7,6 +7,7 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use crate::base::ids::ProfileId;
+use crate::base::limits::MAX_POLICY_BYTES;
 use crate::context::given::Given;
 use crate::context::reference::Reference;
 use crate::context::turn_kind::TurnKind;
@@ -27,6 +28,8 @@ pub struct RelayMember {
     pub scratch: Option<String>,
     /// Whose overlay is wanted.
     pub profile: Option<ProfileId>,
+    /// The developer policy of a thread.
+    pub policy: Option<String>,
     /// Whether there are tools for the memory.
     pub memory_tools: Option<bool>,
     /// Whether the turn is without tools.
@@ -102,10 +105,20 @@ fn read(value: &Value, scope: Scope) -> Result<RelayMember, String> {
     };
     let mut faults = Vec::new();
     for (name, value) in map {
-        let is_of_turn = OF_TURN.contains(&name.as_str());
-        let known = OF_BOTH.contains(&name.as_str()) || (is_of_turn && scope == Scope::Turn);
+        let name_is = |names: &[&str]| names.contains(&name.as_str());
+        let elsewhere = match scope {
+            Scope::Thread if name_is(&OF_TURN) => Some("turn/start"),
+            Scope::Turn if name_is(&OF_THREAD) => {
+                Some("thread/start, thread/resume and thread/fork")
+            }
+            Scope::Thread | Scope::Turn => None,
+        };
+        let known = match scope {
+            Scope::Thread => name_is(&OF_BOTH) || name_is(&OF_THREAD),
+            Scope::Turn => name_is(&OF_BOTH) || name_is(&OF_TURN),
+        };
         if !known {
-            faults.push(unknown(name, is_of_turn, scope));
+            faults.push(unknown(name, elsewhere, scope));
         } else if !value.is_null()
             && let Err(expected) = member.set(name, value)
         {
@@ -141,6 +154,11 @@ impl RelayMember {
                 let profile = text().and_then(ProfileId::new);
                 self.profile = Some(profile.ok_or_else(expected)?);
             }
+            "policy" => {
+                let policy = text().filter(|it| it.len() <= MAX_POLICY_BYTES);
+                let expected = || format!("a text of at most {MAX_POLICY_BYTES} bytes");
+                self.policy = Some(policy.ok_or_else(expected)?.trim().to_owned());
+            }
             "scratch" => {
                 let scratch = text().ok_or_else(|| "a text".to_owned())?;
                 self.scratch = (!scratch.trim().is_empty()).then(|| scratch.to_owned());
@@ -152,23 +170,25 @@ impl RelayMember {
     }
 }
 
-fn unknown(name: &str, is_of_turn: bool, scope: Scope) -> String {
+fn unknown(name: &str, elsewhere: Option<&str>, scope: Scope) -> String {
     let shown: String = name.chars().take(SHOWN_CHARS).collect();
     let both = OF_BOTH.join(", ");
     let (known, place) = match scope {
-        Scope::Thread => (both, "a thread"),
+        Scope::Thread => (format!("{both}, {}", OF_THREAD.join(", ")), "a thread"),
         Scope::Turn => (format!("{both}, {}", OF_TURN.join(", ")), "a turn"),
     };
-    let what = if is_of_turn {
-        "is a member for turn/start alone"
-    } else {
-        "is no member that this relay knows"
+    let what = match elsewhere {
+        Some(methods) => format!("is a member for {methods} alone"),
+        None => "is no member that this relay knows".to_owned(),
     };
     format!("relay.{shown}: {what}; {place} takes {known}")
 }
 
 /// What it may hold on a thread and on a turn.
 pub const OF_BOTH: [&str; 4] = ["context", "kind", "profile", "memoryTools"];
+
+/// Members of a thread alone.
+pub const OF_THREAD: [&str; 1] = ["policy"];
 
 /// What it may hold on a turn beside that.
 pub const OF_TURN: [&str; 3] = ["references", "scratch", "toolsDisabled"];
@@ -236,6 +256,7 @@ mod tests {
                 kind: Some(TurnKind::Heartbeat),
                 scratch: Some("s".to_owned()),
                 profile: ProfileId::new("ada"),
+                policy: None,
                 memory_tools: Some(true),
                 tools_disabled: Some(false),
                 ..RelayMember::default()
@@ -289,8 +310,13 @@ mod tests {
             ),
             (
                 r#"{"policy":""}"#,
+                Scope::Turn,
+                "relay.policy: is a member for thread/start, thread/resume and thread/fork alone",
+            ),
+            (
+                r#"{"policy":7}"#,
                 Scope::Thread,
-                "relay.policy: is no member",
+                "relay.policy: expected a text",
             ),
             (
                 r#"{"scratch":"s"}"#,

@@ -25,7 +25,7 @@ use crate::wire::envelope::Envelope;
 /// A registration that waits for its text to be put together.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct NewRegistration {
-    id: RequestId,
+    pub(super) id: RequestId,
     params: ContextSet,
 }
 
@@ -96,7 +96,7 @@ impl Session {
                     ..Wish::default()
                 };
                 let target = Target::Registration(NewRegistration { id, params });
-                Ok(ClientVerdict::Prepare(Prepare { wish, target }))
+                Ok(ClientVerdict::Prepare(Prepare::new(wish, target)))
             }
         }
     }

@@ -9,7 +9,9 @@ use serde_json::Value;
 
 use crate::base::ids::{ProfileId, ThreadId};
 use crate::base::limits::MAX_THREADS;
+use crate::context::compose::Prepared;
 use crate::context::given::Given;
+use crate::context::orders::Orders;
 use crate::context::snapshot::Snapshot;
 use crate::context::turn_kind::TurnKind;
 use crate::context::wish::Wish;
@@ -47,6 +49,7 @@ impl Habits {
             folder: self.folder.clone(),
             given: member.context.clone().or(in_force.given),
             references: member.references.clone().or(in_force.references),
+            is_shared: false,
         }
     }
 }
@@ -55,9 +58,12 @@ impl Habits {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct OpenThread {
     pub(super) request: Request,
-    habits: Habits,
+    pub(super) habits: Habits,
     /// What the client gives for the thread.
     pub(super) given: Option<Arc<Given>>,
+    pub(super) way: ThreadWay,
+    /// The policy that the client gives.
+    pub(super) policy: Option<Arc<str>>,
 }
 
 /// A thread whose route waits for codex's answers.
@@ -67,6 +73,9 @@ pub(super) struct Route {
     pub(super) snapshot: Option<Arc<Snapshot>>,
     /// What the thread will have.
     pub(super) registered: Option<Registered>,
+    pub(super) orders: Orders,
+    /// The developer instructions of the user's configuration.
+    pub(super) base: Option<Arc<str>>,
 }
 
 impl Session {
@@ -93,6 +102,7 @@ impl Session {
         if let Some(denial) = denial {
             return self.refuse(request.id, denial);
         }
+        let policy = member.policy.as_deref().map(Arc::from);
         let habits = self.habits(line, way, &request.params, &member);
         let given = member.context;
         let mut wish = habits.wish(
@@ -104,8 +114,10 @@ impl Session {
             request,
             habits,
             given,
+            way,
+            policy,
         });
-        ClientVerdict::Prepare(Prepare { wish, target })
+        ClientVerdict::Prepare(Prepare::new(wish, target))
     }
 
     /// What the turns of the thread will be like: as the client says, else as they were.
@@ -138,42 +150,86 @@ impl Session {
         }
     }
 
-    /// Routes the thread, unless something speaks against it.
+    /// Routes the thread, unless something speaks against it: then it is told of its context in
+    /// its developer instructions.
     pub(super) fn route(
         &mut self,
         line: &Bytes,
-        Route {
+        route: Route,
+        ineligible: Option<Ineligible>,
+    ) -> ClientVerdict {
+        let Some(why) = ineligible else {
+            return self.open(line, route, None, None);
+        };
+        let named = member_text(line, &route.thread.request.params, &["threadId"])
+            .filter(|_| route.thread.way == ThreadWay::Resume);
+        let in_force = self.registrations.usual(named.as_deref());
+        let wish = route.thread.habits.wish(&RelayMember::default(), in_force);
+        let wish = Wish {
+            is_shared: true,
+            given: route.thread.given.clone().or(wish.given),
+            ..wish
+        };
+        let orders = Some(route.orders.clone());
+        let target = Target::Fallback(Box::new((route, why)));
+        ClientVerdict::Prepare(Prepare {
+            orders,
+            ..Prepare::new(wish, target)
+        })
+    }
+
+    /// Opens the thread; `shared` is what one without a route is told.
+    pub(super) fn open(
+        &mut self,
+        line: &Bytes,
+        route: Route,
+        ineligible: Option<Ineligible>,
+        shared: Option<&Prepared>,
+    ) -> ClientVerdict {
+        let mut opening = self.opening(line, &route);
+        // An oversized text refuses the turn, which can say why, not the thread.
+        let shared = shared.map(|it| &it.snapshot);
+        let shared = shared.filter(|it| self.measure(it).is_ok());
+        let section = shared.map_or("", |it| it.text());
+        let text = Self::opening_text(&route, &opening, ineligible.map(|_| section));
+        if let Err(denial) = Self::measure_base(&opening, &text) {
+            return self.refuse(route.thread.request.id, denial);
+        }
+        let source = opening.source.as_ref().map_or("", ThreadId::as_str);
+        let is_known = ineligible == self.routes.reason(source);
+        if let Some(why) = ineligible.filter(|_| !is_known) {
+            let (reason, words) = (why.code(), why.words());
+            let carrier = if section.is_empty() {
+                "it gets no context"
+            } else {
+                "its context goes into its developer instructions, which children may inherit"
+            };
+            tracing::warn!(reason, "thread not routed, {carrier}: {words}");
+        }
+        let params = &route.thread.request.params;
+        let edit = match ineligible {
+            Some(_) => None,
+            None => config_edit::route(line, params, &self.config.base_url),
+        };
+        let routed = edit.is_some();
+        opening.is_routed = routed;
+        let told = self.instructions_edit(line, &route, (&opening, &text), routed);
+        let Route {
             thread,
             snapshot,
             registered,
-        }: Route,
-        ineligible: Option<Ineligible>,
-    ) -> ClientVerdict {
-        let OpenThread {
-            request, habits, ..
-        } = thread;
-        if let Some(why) = ineligible {
-            let reason = why.code();
-            tracing::warn!(
-                reason,
-                "thread not routed, it gets no context: {}",
-                why.words()
-            );
-        }
-        let edit = match ineligible {
-            Some(_) => None,
-            None => config_edit::route(line, &request.params, &self.config.base_url),
-        };
+            ..
+        } = route;
         let meaning = Meaning::Thread {
-            routed: edit.is_some(),
+            routed,
             ineligible,
-            // An oversized text refuses the turn, which can say why, not the thread.
             snapshot: snapshot.filter(|snapshot| self.measure(snapshot).is_ok()),
-            habits,
+            habits: thread.habits,
             registered,
+            telling: Box::new((opening, text)),
         };
-        self.pending.settle(request.id, meaning);
-        rewritten(edit.into_iter().collect())
+        self.pending.settle(thread.request.id, meaning);
+        rewritten(edit.into_iter().chain(told).collect())
     }
 
     /// Notes a request whose answer means a loss to one thread.

@@ -4,10 +4,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::base::ids::{Generation, ThreadId};
 use crate::context::compose::Prepared;
+use crate::context::orders::Orders;
 use crate::context::reference::{self, Reference};
 use crate::context::turn_kind::TurnKind;
 use crate::context::wish::Wish;
@@ -24,24 +25,34 @@ use crate::wire::edit::Edit;
 use crate::wire::envelope::{Envelope, member_text};
 
 /// A turn that waits for its context.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 pub(super) struct StartTurn {
-    request: Request,
+    pub(super) request: Request,
     pub(super) thread: ThreadId,
     scratch: Option<String>,
     /// The client has given a text for this turn alone.
     is_given: bool,
     /// Nobody has said that it has no tools for the memory.
     pub(super) may_have_memory: bool,
+    /// What a renewal of its thread has lost of its settings.
+    pub(super) lost: Vec<(String, Value)>,
+    /// Whether its thread was renewed for it.
+    pub(super) is_renewed: bool,
+}
+
+/// A turn that has its context.
+#[derive(Debug, PartialEq)]
+pub(super) struct Ready {
+    pub(super) turn: StartTurn,
+    pub(super) wish: Wish,
+    pub(super) prepared: Arc<Prepared>,
+    fresh: Generation,
 }
 
 /// A turn that waits until its thread was told of the references.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 pub(super) struct Delivering {
-    turn: StartTurn,
-    wish: Wish,
-    prepared: Arc<Prepared>,
-    fresh: Generation,
+    ready: Ready,
     files: Vec<String>,
 }
 
@@ -66,7 +77,11 @@ impl Session {
         let habits = known.map_or(&unknown, |known| &known.habits);
         let told = member.memory_tools.or(in_force.memory_tools);
         let may_have_memory = told.is_none() && member.tools_disabled != Some(true);
-        let wish = habits.wish(&member, in_force);
+        let wish = Wish {
+            // Of a thread without a route all is told where children may see it.
+            is_shared: known.is_some_and(|known| !known.routed),
+            ..habits.wish(&member, in_force)
+        };
         if member.scratch.is_some() && wish.kind != TurnKind::Heartbeat {
             let fault = "relay.scratch: goes with kind heartbeat alone".to_owned();
             let denial = Denial::RelayMember { fault };
@@ -95,6 +110,8 @@ impl Session {
             scratch: member.scratch,
             is_given,
             may_have_memory,
+            lost: Vec::new(),
+            is_renewed: false,
         };
         // A steer keeps the text of its turn, whatever it brings.
         if let Some(generation) = self.registry.steer(turn.thread.as_str()) {
@@ -105,49 +122,58 @@ impl Session {
             self.registrations.end_turn(turn.thread.as_str(), None);
             self.registrations.note_any();
         }
-        let target = Target::Turn(turn);
-        ClientVerdict::Prepare(Prepare { wish, target })
+        let history = self.ledger.turn_asked(turn.thread.as_str());
+        ClientVerdict::Prepare(Prepare {
+            history,
+            ..Prepare::new(wish, Target::Turn(turn))
+        })
     }
 
-    /// Tells the thread of the references that are due, before its turn starts.
-    pub(super) fn deliver(
+    /// Refuses a turn whose context can't be used.
+    pub(super) fn measure_turn(
         &mut self,
         line: &Bytes,
         turn: StartTurn,
         wish: Wish,
         prepared: Option<Arc<Prepared>>,
-        fresh: Generation,
+        (orders, fresh): (Orders, Generation),
     ) -> ClientVerdict {
-        let known = self.registry.find(turn.thread.as_str());
-        let is_routed = known.is_some_and(|known| known.routed);
-        let is_busy = known.is_some_and(Thread::is_running);
         let measured = prepared
             .ok_or(Denial::ContextUnavailable)
             .and_then(|prepared| self.measure(&prepared.snapshot).map(|()| prepared));
         let prepared = match measured {
             Ok(prepared) => prepared,
-            Err(denial) if is_routed => {
-                return self.refuse(turn.request.id, denial);
-            }
-            // Its requests don't come to us: there is no text that they would lack.
-            Err(_) => return self.send_turn(line, turn, None),
+            Err(denial) => return self.refuse(turn.request.id, denial),
         };
-        if !is_busy && self.must_ask_for_tools(&turn, &wish, &prepared) {
-            return self.ask_for_tools(turn, wish, prepared, fresh);
-        }
-        let due = self
-            .delivery
-            .due(turn.thread.as_str(), &prepared.references);
-        // What is put into a running turn would stand in the middle of it.
-        if due.is_empty() || is_busy {
-            return self.admit(line, turn, &wish, &prepared, fresh);
-        }
-        let (id, question) = self.ask_to_inject(&turn.thread, &due);
-        let then = Then::Start(Delivering {
+        let ready = Ready {
             turn,
             wish,
             prepared,
             fresh,
+        };
+        let known = self.registry.find(ready.turn.thread.as_str());
+        let is_busy = known.is_some_and(Thread::is_running);
+        if !is_busy && self.must_ask_for_tools(&ready) {
+            return self.ask_for_tools(ready, orders);
+        }
+        self.settle_orders(line, ready, &orders)
+    }
+
+    /// Tells the thread of the references that are due, before its turn starts.
+    pub(super) fn deliver(&mut self, line: &Bytes, ready: Ready) -> ClientVerdict {
+        let thread = &ready.turn.thread;
+        let known = self.registry.find(thread.as_str());
+        let is_busy = known.is_some_and(Thread::is_running);
+        let due = self
+            .delivery
+            .due(thread.as_str(), &ready.prepared.references);
+        // What is put into a running turn would stand in the middle of it.
+        if due.is_empty() || is_busy {
+            return self.admit(line, ready);
+        }
+        let (id, question) = self.ask_to_inject(&ready.turn.thread, &due);
+        let then = Then::Start(Delivering {
+            ready,
             files: due.into_iter().map(|it| it.path).collect(),
         });
         ClientVerdict::Ask(Ask {
@@ -172,13 +198,7 @@ impl Session {
         delivering: Delivering,
         answer: Option<&Bytes>,
     ) -> ClientVerdict {
-        let Delivering {
-            turn,
-            wish,
-            prepared,
-            fresh,
-            files,
-        } = delivering;
+        let Delivering { ready, files } = delivering;
         let envelope = answer.map(Envelope::read);
         let why = match envelope {
             None => Some("codex didn't answer in time"),
@@ -186,27 +206,29 @@ impl Session {
             Some(_) => Some("codex answered with an error"),
         };
         if let Some(why) = why {
-            let thread = turn.thread.clone();
+            let thread = ready.turn.thread.clone();
             self.remarks
                 .push(Remark::NotDelivered { thread, files, why });
         }
-        self.admit(line, turn, &wish, &prepared, fresh)
+        self.admit(line, ready)
     }
 
-    fn admit(
-        &mut self,
-        line: &Bytes,
-        turn: StartTurn,
-        wish: &Wish,
-        prepared: &Prepared,
-        fresh: Generation,
-    ) -> ClientVerdict {
+    fn admit(&mut self, line: &Bytes, ready: Ready) -> ClientVerdict {
+        let Ready {
+            mut turn,
+            wish,
+            prepared,
+            fresh,
+        } = ready;
         let known = self.registry.find(turn.thread.as_str());
         if !known.is_some_and(|known| known.routed) {
+            self.set_mode(line, &mut turn, wish.kind);
+            // What was given for this turn is in its thread's developer instructions.
+            self.registrations.end_turn(turn.thread.as_str(), None);
             return self.send_turn(line, turn, None);
         }
         // The text of a turn that is unlike the others isn't one for the requests between turns.
-        let is_usual = !turn.is_given && self.usual_wish(turn.thread.as_str()) == *wish;
+        let is_usual = !turn.is_given && self.usual_wish(turn.thread.as_str()) == wish;
         let thread = turn.thread.as_str();
         let slot = self.registrations.turn(thread);
         let slot = slot.map(|registered| registered.generation.clone());
@@ -256,11 +278,16 @@ impl Session {
             request: Request { id, params },
             thread,
             scratch,
+            lost,
+            is_renewed,
             ..
         } = turn;
-        let mut edits = Vec::new();
+        let mut edits = config_edit::settings(line, &params, &lost);
         edits.extend(scratch_edit(line, &params, scratch.as_deref()));
         let Some(generation) = generation else {
+            if is_renewed {
+                self.pending.settle(id, Meaning::Renewed(thread));
+            }
             return rewritten(edits);
         };
         // Codex refuses the member of a client that didn't ask for experimental ones: the turn

@@ -40,11 +40,27 @@ impl Story {
         let mut verdict = story
             .session
             .on_context(&line, prepare, Some(prepared()), fresh());
-        while let ClientVerdict::Ask(ask) = verdict {
-            let answer = format!(r#""result":{{"config":{config}}}"#);
-            let answer = answer_to(&ask.question, &answer);
-            story.session.on_codex_line(&answer);
-            verdict = story.session.on_own_answer(&line, ask, Some(&answer));
+        loop {
+            verdict = match verdict {
+                ClientVerdict::Ask(ask) => {
+                    let answer = format!(r#""result":{{"config":{config}}}"#);
+                    let answer = answer_to(&ask.question, &answer);
+                    story.session.on_codex_line(&answer);
+                    story.session.on_own_answer(&line, ask, Some(&answer))
+                }
+                ClientVerdict::Prepare(prepare) => {
+                    story
+                        .session
+                        .on_context(&line, prepare, Some(prepared()), fresh())
+                }
+                ClientVerdict::Answer(_)
+                | ClientVerdict::Bare { .. }
+                | ClientVerdict::Drop
+                | ClientVerdict::Interrupt { .. }
+                | ClientVerdict::Pass
+                | ClientVerdict::Refuse { .. }
+                | ClientVerdict::Rewrite(_) => break,
+            };
         }
         story.codex(r#"{"id":1,"result":{"thread":{"id":"t"}}}"#);
         story
@@ -113,7 +129,7 @@ impl Story {
 
 /// The line that answers a question of our own.
 fn answer_to(question: &Bytes, answer: &str) -> Bytes {
-    let question: serde_json::Value = serde_json::from_slice(question).unwrap();
+    let question: Value = serde_json::from_slice(question).unwrap();
     Bytes::from(format!(r#"{{"id":{},{answer}}}"#, question["id"]))
 }
 

@@ -12,13 +12,17 @@ use crate::base::chain::Chain;
 use crate::base::ids::{Generation, RequestId};
 use crate::base::limits::{
     LEAD_BYTES, MAX_LINE_BYTES, OPTIONAL_ANSWER_DEADLINE, OVERLOAD_PAUSE, OWN_ANSWER_DEADLINE,
-    PIPE_READ_BYTES,
+    PIPE_READ_BYTES, RENEWAL_DEADLINE,
 };
 use crate::budget::share::{Budget, LineShare};
+use crate::context::orders::Orders;
 use crate::exchange::refusal;
+use crate::feed::history::has_section;
+use crate::feed::orders::OrdersFeed;
 use crate::feed::source::Feed;
 use crate::session::intercept::{Ask, ClientVerdict, Patience, Prepare};
 use crate::session::machine::{Denial, Remark, Session};
+use crate::session::orders::Errand;
 use crate::session::own::{OwnAnswer, OwnId};
 use crate::session::shared::SharedSession;
 use crate::stdio::writer::OwnLines;
@@ -37,12 +41,16 @@ pub struct Inbound {
     pub feed: Feed,
     /// What turns have asked the model for.
     pub calls: Calls,
+    /// Where developer policies come from.
+    pub orders: OrdersFeed,
     /// The client, for answers of our own.
     pub client: OwnLines,
     /// Codex's answers to requests of our own.
     pub answers: mpsc::Receiver<OwnAnswer>,
     /// The memory for messages in flight.
     pub budget: Budget,
+    /// Requests of our own that nobody waits for.
+    pub errands: mpsc::Receiver<Errand>,
 }
 
 /// Who ended a stream.
@@ -73,10 +81,25 @@ impl Inbound {
         let mut to = BufWriter::with_capacity(PIPE_READ_BYTES, to);
         let mut long = LongLine::Passed;
         let mut share = LineShare::default();
+        let mut is_mid_line = false;
         loop {
             framer.buffer().reserve(PIPE_READ_BYTES);
-            let count = from.read_buf(framer.buffer()).await.unwrap_or(0);
+            let read = tokio::select! {
+                read = from.read_buf(framer.buffer()) => read,
+                // Nothing may stand in the middle of a line that passes in parts.
+                Some(errand) = self.errands.recv(), if !is_mid_line => {
+                    if write_line(&mut to, &errand.question).await.is_err() {
+                        return Side::Codex;
+                    }
+                    continue;
+                }
+            };
+            let count = read.unwrap_or(0);
             while let Some(piece) = framer.next_piece() {
+                is_mid_line = match &piece {
+                    Piece::Line(_) => false,
+                    Piece::LongHead(part) | Piece::LongRest(part) => !part.ends_with(b"\n"),
+                };
                 if self.pass(piece, &mut long, &mut to).await.is_err() {
                     return Side::Codex;
                 }
@@ -223,6 +246,7 @@ impl Inbound {
         // Too late, its last word stands.
         let deadline = match ask.patience {
             Patience::Long => OWN_ANSWER_DEADLINE,
+            Patience::Renewal => RENEWAL_DEADLINE,
             Patience::Short => OPTIONAL_ANSWER_DEADLINE,
         };
         timeout(deadline, asked).await.unwrap_or(Ok(()))?;
@@ -240,7 +264,11 @@ impl Inbound {
         }
     }
 
-    async fn prepare(&self, line: &Bytes, prepare: Prepare) -> ClientVerdict {
+    async fn prepare(&self, line: &Bytes, mut prepare: Prepare) -> ClientVerdict {
+        prepare.orders = self.orders(&prepare).await;
+        if let Some(history) = prepare.history.take() {
+            prepare.has_section = has_section(history).await;
+        }
         let mut prepared = match self.feed.prepare(&prepare.wish).await {
             Ok(prepared) => Some(prepared),
             Err(error) => {
@@ -256,6 +284,19 @@ impl Inbound {
         let fresh = Generation::from_random(bits);
         self.session
             .with(|session| session.on_context(line, prepare, prepared, fresh))
+    }
+
+    async fn orders(&self, prepare: &Prepare) -> Option<Orders> {
+        let folder = prepare.wish.folder.clone();
+        let here = || std::env::current_dir().ok();
+        let folder = folder.or_else(|| prepare.begins_here().then(here)?);
+        match self.orders.read(folder.as_deref()).await {
+            Ok(orders) => Some(orders),
+            Err(error) => {
+                tracing::warn!("no developer policy: {}", Chain(&error));
+                None
+            }
+        }
     }
 
     fn log_remarks(&self) {
@@ -275,6 +316,11 @@ impl Inbound {
             }
         }
     }
+}
+
+async fn write_line<W: AsyncWrite + Unpin>(to: &mut W, line: &[u8]) -> io::Result<()> {
+    to.write_all(line).await?;
+    to.flush().await
 }
 
 /// Whether codex says that it has too much to do.

@@ -23,10 +23,12 @@ async fn overloaded_codex_is_asked_again() {
     let inbound = Inbound {
         session: session.clone(),
         feed: Feed::Nobody,
+        orders: OrdersFeed::default(),
         client,
         answers,
         calls: Calls::default(),
         budget: Budget::new(),
+        errands: mpsc::channel(1).1,
     };
     let (mut from_client, stdin) = duplex(4096);
     let (to_codex, mut codex) = duplex(4096);

@@ -8,6 +8,7 @@ use crate::base::limits::{LIGHT_LINE_BYTES, MAX_LINE_BYTES, PIPE_READ_BYTES};
 use crate::base::secret::Secret;
 use crate::budget::share::Budget;
 use crate::session::observe::CodexVerdict;
+use crate::session::orders::Errand;
 use crate::session::own::OwnAnswer;
 use crate::session::shared::SharedSession;
 use crate::stdio::pipe::Pipe;
@@ -15,6 +16,15 @@ use crate::stdio::writer::{CodexLines, Load};
 use crate::wire::edit::apply;
 use crate::wire::lines::{LineFramer, Piece};
 use crate::wire::redact::{Redactor, StreamRedactor};
+
+/// Who has to do with requests of our own.
+#[derive(Debug)]
+pub struct Own {
+    /// Whoever waits for their answers.
+    pub answers: mpsc::Sender<OwnAnswer>,
+    /// Whoever sends those that nobody waits for.
+    pub errands: mpsc::Sender<Errand>,
+}
 
 /// The pump.
 #[derive(Debug)]
@@ -26,8 +36,7 @@ pub struct Outbound {
     /// Takes our secret out of lines that come in parts.
     long_redactor: StreamRedactor,
     client: CodexLines,
-    /// Whoever waits for answers to requests of our own.
-    answers: mpsc::Sender<OwnAnswer>,
+    own: Own,
     /// Short lines on their way to the client.
     batch: BytesMut,
     /// The memory for messages in flight.
@@ -48,13 +57,13 @@ pub enum OutboundEnd {
 }
 
 impl Outbound {
-    /// Makes a pump to `client`: `session` learns from each line, answers to requests of our own go
-    /// to `answers`, `secret` is taken out, and `closings` is told how often routes were closed.
+    /// Makes a pump to `client`: `session` learns from each line, requests of our own and their
+    /// answers go to `own`, `secret` is taken out, and `closings` is told how often routes were closed.
     pub fn new(
         session: SharedSession,
         secret: &Secret,
         client: CodexLines,
-        answers: mpsc::Sender<OwnAnswer>,
+        own: Own,
         budget: Budget,
         closings: watch::Sender<u64>,
     ) -> Self {
@@ -63,7 +72,7 @@ impl Outbound {
             redactor: Redactor::new(secret),
             long_redactor: StreamRedactor::new(secret),
             client,
-            answers,
+            own,
             batch: BytesMut::new(),
             budget,
             load: None,
@@ -102,7 +111,7 @@ impl Outbound {
                 CodexVerdict::Keep => Ok(()),
                 CodexVerdict::Own(answer) => {
                     // Full only of answers that nobody waits for any more.
-                    let _ = self.answers.try_send(answer);
+                    let _ = self.own.answers.try_send(answer);
                     Ok(())
                 }
                 CodexVerdict::TooOld(answer) => {
@@ -133,10 +142,18 @@ impl Outbound {
     }
 
     fn learn(&self, line: &Bytes) -> CodexVerdict {
-        let (verdict, closings) = self.session.with(|session| {
+        let (verdict, closings, errands) = self.session.with(|session| {
             let verdict = session.on_codex_line(line);
-            (verdict, session.routes().closings())
+            let errands = session.take_errands();
+            (verdict, session.routes().closings(), errands)
         });
+        for errand in errands {
+            // Waiting here could wait for itself: codex may not read before it is read.
+            if let Err(error) = self.own.errands.try_send(errand) {
+                let errand = error.into_inner();
+                self.session.with(|session| session.errand_failed(&errand));
+            }
+        }
         self.closings.send_if_modified(|known| {
             let is_new = *known != closings;
             *known = closings;

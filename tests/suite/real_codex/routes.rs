@@ -73,14 +73,17 @@ async fn endpoint_of_the_users_own_is_left_to_them(case: Case) {
 }
 matrix!(endpoint_of_the_users_own_is_left_to_them: versions);
 
-/// Runs a turn and asserts that it went to `own` alone, without a persona.
+/// Runs a turn and asserts that it went to `own` alone, with the persona in the thread's developer instructions.
 async fn assert_unrouted(stage: &Stage, client: &mut Client, thread: &str, own: &Endpoint) {
     let turn = client.turn(thread, "hello").await;
     assert_eq!(turn["status"], "completed", "{turn}");
     let requests = own.model_requests();
     assert!(requests.iter().any(|it| it.turn().is_some()));
-    let copies = requests.iter().map(|it| persona::copies(it, MARKER));
-    assert_eq!(copies.sum::<usize>(), 0);
+    for request in requests.iter().filter(|it| it.turn().is_some()) {
+        assert_eq!(persona::copies(request, MARKER), 1);
+        let instructions = request.instructions().unwrap_or_default();
+        assert!(!instructions.contains(MARKER), "{instructions}");
+    }
     assert_eq!(stage.endpoint.model_requests().len(), 0);
 }
 

@@ -134,7 +134,7 @@ async fn relay_member_is_strict_and_never_reaches_codex(case: Case) {
         assert!(message.contains(words), "{message}");
     }
     let error = client
-        .call("thread/start", json!({"relay": {"policy": ""}}))
+        .call("thread/start", json!({"relay": {"policy": 7}}))
         .await;
     assert!(
         error.unwrap_err()["message"]

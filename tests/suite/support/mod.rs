@@ -14,6 +14,7 @@ pub(crate) mod inbox;
 pub(crate) mod launch;
 pub(crate) mod mirror;
 pub(crate) mod model;
+pub(crate) mod orders;
 pub(crate) mod persona;
 pub(crate) mod processes;
 pub(crate) mod proxy;

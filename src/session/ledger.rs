@@ -1,0 +1,482 @@
+//! What each thread holds in its developer instructions, and what its model was told last.
+//!
+//! Codex never shows the model new developer instructions of a `thread/resume`, but falls back on
+//! them at a compaction (0.155.1 and 0.171.0): so two texts are kept apart, the one that is loaded and
+//! the one that was seen.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::base::bounded::BoundedMap;
+use crate::base::ids::ThreadId;
+use crate::base::limits::{MAX_POLICY_BYTES, MAX_TOLD_THREADS};
+use crate::context::digest::Digest;
+use crate::context::orders::Text;
+use crate::session::methods::ThreadWay;
+use crate::session::opening::{KeptConfig, Opened, Opening};
+use crate::session::own::OwnId;
+use crate::session::renewal::{Step, Trouble};
+use crate::session::strays::Strays;
+
+/// The threads whose developer instructions are known.
+#[derive(Debug)]
+pub struct Ledger {
+    threads: BoundedMap<ThreadId, Told>,
+}
+
+/// What is known of one thread.
+#[derive(Clone, Debug)]
+pub struct Told {
+    /// The client's own developer instructions, else those of the user's configuration.
+    pub base: Option<Arc<str>>,
+    /// The client's `config`: codex keeps none of it over a resume.
+    pub config: KeptConfig,
+    /// Other members of the client's that a resume takes.
+    pub kept: Vec<(&'static str, Bytes)>,
+    /// The policy that the client gave.
+    pub policy: Option<Arc<str>>,
+    /// Whether it has no native file system.
+    pub is_without_files: bool,
+    /// What it is set to.
+    pub set: Set,
+    storage: Storage,
+    past: Past,
+    /// It is in codex's memory.
+    is_loaded: bool,
+    /// It was loaded with the private route.
+    is_routed: bool,
+    /// The text that codex falls back on.
+    loaded: Option<Digest>,
+    /// The policy in the text that it was loaded with.
+    policy_loaded: Option<Digest>,
+    /// How often codex has unloaded it.
+    unloads: u64,
+    /// A write that codex hasn't answered for.
+    open: Option<Open>,
+    /// Notifications that a resume of our own brings and that the client didn't ask for.
+    strays: Strays,
+    /// What an ephemeral thread was told last, to be told again after a compaction.
+    restored: Option<Arc<Text>>,
+    /// Compactions that the client asked for.
+    compactions: u8,
+    /// Where codex wrote its history down, while nobody has looked whether there is a section of
+    /// ours in it.
+    history: Option<PathBuf>,
+}
+
+/// What a thread is set to, as far as codex told.
+#[derive(Clone, Debug, Default)]
+pub struct Set {
+    /// What codex told last, as it stands.
+    pub settings: Option<Bytes>,
+    /// Whether its collaboration mode is the one of a heartbeat.
+    pub is_in_heartbeat: bool,
+}
+
+/// Whether codex can load a thread again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Storage {
+    /// Never.
+    Ephemeral,
+    /// Once it has written something of it down.
+    Unwritten,
+    Written,
+}
+
+/// What stands in a thread's history.
+#[derive(Clone, Copy, Debug)]
+struct Past {
+    /// The relay's own words are, or were, there.
+    has_ours: bool,
+    /// There is more than one text.
+    is_layered: bool,
+    /// The last one, where that is proven.
+    seen: Option<Digest>,
+}
+
+#[derive(Clone, Debug)]
+struct Open {
+    own: OwnId,
+    step: Step,
+    text: Digest,
+    policy: Option<Digest>,
+    is_routed: bool,
+    unloads: u64,
+    /// The history has lost something since.
+    is_disturbed: bool,
+    outcome: Option<Result<(), Trouble>>,
+}
+
+/// What a thread needs before its turn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// Nothing.
+    Nothing,
+    /// These steps, in order.
+    Steps(Vec<Step>),
+    /// The turn can't go on.
+    Refuse(Trouble),
+}
+
+impl Ledger {
+    /// Starts without threads.
+    pub fn new() -> Self {
+        Self {
+            threads: BoundedMap::new(MAX_TOLD_THREADS),
+        }
+    }
+
+    /// What is known of a thread.
+    pub fn find(&self, thread: &str) -> Option<&Told> {
+        self.threads.find(thread)
+    }
+
+    /// Notes a thread that codex opened with `text`.
+    pub fn opened(&mut self, id: &ThreadId, opening: Opening, text: &Text, said: Opened) {
+        let source = opening.source.as_ref();
+        let source = source.and_then(|it| self.threads.find(it)).cloned();
+        if opening.way == ThreadWay::Resume
+            && let Some(known) = self.threads.find_mut(id)
+            && known.is_loaded
+        {
+            // Codex takes nothing new for a thread that it has in its memory.
+            known.policy = opening.policy.or_else(|| known.policy.take());
+            if known.is_routed != opening.is_routed && opening.config != KeptConfig::Absent {
+                // It goes another way from now on: the one that the client has told here.
+                known.config = opening.config;
+            }
+            // Whoever resumes a thread takes it as it is: no late answer is waited for.
+            known.open = None;
+            return;
+        }
+        let before = source.filter(|_| opening.way != ThreadWay::Start);
+        let is_new = opening.way == ThreadWay::Start;
+        let seen = match &before {
+            Some(before) if !opening.is_partial => before.past.seen,
+            Some(_) => None,
+            None => is_new.then_some(text.digest),
+        };
+        let told = Told {
+            config: match &opening.base {
+                // What isn't kept can't be given again.
+                Some(base) if base.len() > MAX_POLICY_BYTES => KeptConfig::TooLarge,
+                Some(_) | None => opening.config,
+            },
+            base: opening.base.filter(|base| base.len() <= MAX_POLICY_BYTES),
+            kept: opening.kept,
+            policy: opening.policy,
+            is_without_files: said.is_without_files || opening.is_without_files,
+            set: Set {
+                settings: said.settings,
+                is_in_heartbeat: false,
+            },
+            storage: match opening.way {
+                _ if said.is_ephemeral => Storage::Ephemeral,
+                ThreadWay::Resume => Storage::Written,
+                ThreadWay::Start | ThreadWay::Fork => Storage::Unwritten,
+            },
+            past: Past {
+                has_ours: text.is_ours || before.as_ref().is_some_and(|it| it.past.has_ours),
+                is_layered: !is_new,
+                seen,
+            },
+            is_loaded: true,
+            is_routed: opening.is_routed,
+            loaded: Some(text.digest),
+            policy_loaded: text.policy,
+            unloads: before
+                .as_ref()
+                .filter(|_| opening.way == ThreadWay::Resume)
+                .map_or(0, |it| it.unloads),
+            open: None,
+            strays: Strays::default(),
+            restored: None,
+            compactions: 0,
+            history: said.history.filter(|_| before.is_none() && !is_new),
+        };
+        self.keep(id, told);
+    }
+
+    fn keep(&mut self, id: &ThreadId, told: Told) {
+        if self.threads.len() >= MAX_TOLD_THREADS {
+            // What is proven of a thread that is closed goes first: it is told again then.
+            let closed = self.threads.iter().find(|(_, told)| !told.is_loaded);
+            if let Some(closed) = closed.map(|(id, _)| id.clone()) {
+                self.threads.remove(&closed);
+            }
+        }
+        if let Err(full) = self.threads.try_insert(id.clone(), told) {
+            tracing::warn!(%full, "developer instructions of this thread are not looked after");
+        }
+    }
+
+    /// What must happen so that the model of `thread` goes by `text` in its next turn.
+    ///
+    /// `is_routed` says which way it is meant to go: a thread that codex has in its memory keeps
+    /// the old one until it is loaded anew.
+    pub fn need(&self, thread: &str, text: &Text, is_routed: bool, is_subscribed: bool) -> Need {
+        let Some(told) = self.threads.find(thread) else {
+            return Need::Nothing;
+        };
+        let can_move = told.storage == Storage::Written || text.is_ours || told.past.has_ours;
+        let is_on_its_way =
+            told.is_routed == is_routed || told.storage == Storage::Ephemeral || !can_move;
+        if !text.is_ours && !told.past.has_ours && is_on_its_way {
+            return Need::Nothing;
+        }
+        if told
+            .open
+            .as_ref()
+            .is_some_and(|open| open.outcome.is_none())
+        {
+            return Need::Refuse(Trouble::Unknown);
+        }
+        let is_seen = told.past.seen == Some(text.digest);
+        let is_ephemeral = told.storage == Storage::Ephemeral;
+        if is_ephemeral && told.policy_loaded != text.policy {
+            return Need::Refuse(Trouble::Ephemeral);
+        }
+        let is_current = told.is_loaded && told.loaded == Some(text.digest) && is_on_its_way;
+        if is_ephemeral || is_current {
+            let tell = Need::Steps(vec![Step::Tell]);
+            return if is_seen { Need::Nothing } else { tell };
+        }
+        let mut steps = Vec::new();
+        // What was never written down can't be resumed; a message writes it down.
+        let is_written = told.storage == Storage::Written;
+        if !is_written {
+            steps.push(Step::Tell);
+        }
+        if told.is_loaded {
+            steps.extend([Step::Look, Step::Leave]);
+        }
+        steps.push(Step::Return);
+        if is_written && !is_seen {
+            steps.push(Step::Tell);
+        }
+        if !is_subscribed {
+            steps.push(Step::Part);
+        }
+        Need::Steps(steps)
+    }
+
+    /// Notes that codex was asked for a step.
+    pub fn asked(
+        &mut self,
+        thread: &str,
+        own: OwnId,
+        step: Step,
+        (text, is_routed): (&Text, bool),
+    ) {
+        let Some(told) = self.threads.find_mut(thread) else {
+            return;
+        };
+        told.strays
+            .expect(matches!(step, Step::Look | Step::Return));
+        // A resume is judged by what was there before the thread was left.
+        let before = told.open.take().filter(|_| step == Step::Return);
+        if (told.storage, step) == (Storage::Ephemeral, Step::Tell) {
+            told.restored = Some(Arc::new(text.clone()));
+        }
+        told.open = Some(Open {
+            own,
+            step,
+            text: text.digest,
+            policy: text.policy,
+            is_routed,
+            unloads: before.map_or(told.unloads, |open| open.unloads),
+            is_disturbed: false,
+            outcome: None,
+        });
+    }
+
+    /// Notes codex's answer to a request of our own, whoever still waits for it.
+    pub fn answered(&mut self, own: OwnId, is_ok: bool) {
+        let is_it = |told: &Told| told.open.as_ref().is_some_and(|open| open.own == own);
+        let thread = self.threads.iter().find(|(_, told)| is_it(told));
+        let Some(thread) = thread.map(|(thread, _)| thread.clone()) else {
+            return;
+        };
+        if let Some(told) = self.threads.find_mut(&thread)
+            && let Some(mut open) = told.open.take()
+        {
+            open.outcome = Some(told.settle(&open, is_ok));
+            told.open = Some(open);
+        }
+    }
+
+    /// What became of the step that was asked last.
+    pub fn outcome(&self, thread: &str, own: OwnId) -> Result<(), Trouble> {
+        let open = self.threads.find(thread).and_then(|it| it.open.as_ref());
+        let open = open.filter(|open| open.own == own);
+        open.and_then(|open| open.outcome)
+            .unwrap_or(Err(Trouble::Unknown))
+    }
+
+    /// Notes that the client asks for a compaction.
+    pub fn compaction_asked(&mut self, thread: &str) {
+        if let Some(told) = self.threads.find_mut(thread) {
+            told.compactions = told.compactions.saturating_add(1);
+        }
+    }
+
+    /// Notes that the client asks for a turn: no compaction of its own is on its way.
+    ///
+    /// Gives where a history is that began before this process, once.
+    pub fn turn_asked(&mut self, thread: &str) -> Option<PathBuf> {
+        let told = self.threads.find_mut(thread)?;
+        told.compactions = 0;
+        told.history.take()
+    }
+
+    /// Notes that the history was rewritten: the model sees what is loaded.
+    ///
+    /// Gives what the model of an ephemeral thread must be told again at once: where codex compacts
+    /// in the middle of a turn, the turn goes on. It's told at its next turn otherwise.
+    pub fn compacted(&mut self, thread: &str) -> Option<Arc<Text>> {
+        let told = self.threads.find_mut(thread)?;
+        told.past.seen = told.loaded;
+        told.past.is_layered = false;
+        told.disturb();
+        if told.compactions > 0 {
+            told.compactions -= 1;
+            return None;
+        }
+        let is_free = told.open.as_ref().is_none_or(|open| open.outcome.is_some());
+        let restored = told.restored.as_ref().filter(|_| is_free)?;
+        (told.loaded != Some(restored.digest)).then(|| Arc::clone(restored))
+    }
+
+    /// Notes that the history is shorter: what stands last in it may be an older text.
+    pub fn reverted(&mut self, thread: &str) {
+        if let Some(told) = self.threads.find_mut(thread) {
+            told.is_loaded = true;
+            if told.past.is_layered {
+                told.past.seen = None;
+            }
+            told.disturb();
+        }
+    }
+
+    /// Notes that codex has unloaded a thread.
+    pub fn unloaded(&mut self, thread: &str) {
+        if let Some(told) = self.threads.find_mut(thread) {
+            told.is_loaded = false;
+            told.unloads += 1;
+        }
+    }
+
+    /// Notes that a turn of the thread runs: what belongs to a resume is over.
+    pub fn started(&mut self, thread: &str) {
+        if let Some(told) = self.threads.find_mut(thread) {
+            told.written();
+            told.strays = Strays::default();
+        }
+    }
+
+    /// Notes whether a thread's collaboration mode is the one of a heartbeat.
+    pub fn set_heartbeat(&mut self, thread: &str, is_in_heartbeat: bool) {
+        if let Some(told) = self.threads.find_mut(thread) {
+            told.set.is_in_heartbeat = is_in_heartbeat;
+        }
+    }
+
+    /// Notes what codex says of a thread's settings.
+    pub fn settled(&mut self, thread: &str, settings: Bytes) {
+        if let Some(told) = self.threads.find_mut(thread) {
+            told.set.settings = Some(settings);
+        }
+    }
+
+    /// Notes that the relay's words are in a history that began before this process.
+    pub fn has_ours(&mut self, thread: &str) {
+        if let Some(told) = self.threads.find_mut(thread) {
+            told.past.has_ours = true;
+        }
+    }
+
+    /// Whether the relay is about to renew a thread.
+    pub fn is_renewing(&self, thread: &str) -> bool {
+        let told = self.threads.find(thread);
+        told.is_some_and(|told| told.strays.is_renewing)
+    }
+
+    /// Whether a notification comes of a resume of our own, and isn't for the client.
+    pub fn is_stray(&mut self, thread: &str, method: &str) -> bool {
+        let told = self.threads.find_mut(thread);
+        told.is_some_and(|told| told.strays.take(method))
+    }
+
+    /// Notes codex's answer to a turn of the client: one that doesn't start ends a renewal.
+    pub fn turn_answered(&mut self, thread: &str, is_ok: bool) {
+        if !is_ok {
+            self.done(thread);
+        }
+    }
+
+    /// Notes that the relay is done with a thread, or has given up.
+    pub fn done(&mut self, thread: &str) {
+        if let Some(told) = self.threads.find_mut(thread) {
+            told.strays.is_renewing = false;
+        }
+    }
+}
+
+impl Default for Ledger {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Told {
+    /// Whether the relay's own words are, or were, in its history.
+    pub fn has_ours(&self) -> bool {
+        self.past.has_ours
+    }
+
+    fn settle(&mut self, open: &Open, is_ok: bool) -> Result<(), Trouble> {
+        if !is_ok {
+            return Err(Trouble::Refused);
+        }
+        match open.step {
+            Step::Look | Step::Leave | Step::Part => {}
+            Step::Return if self.is_loaded && self.unloads == open.unloads => {
+                return Err(Trouble::NotUnloaded);
+            }
+            Step::Return => {
+                self.is_loaded = true;
+                self.is_routed = open.is_routed;
+                self.loaded = Some(open.text);
+                self.policy_loaded = open.policy;
+                self.past.has_ours = true;
+            }
+            Step::Tell => {
+                self.written();
+                self.past = Past {
+                    has_ours: true,
+                    is_layered: true,
+                    seen: (!open.is_disturbed).then_some(open.text),
+                };
+            }
+        }
+        Ok(())
+    }
+
+    fn written(&mut self) {
+        if self.storage == Storage::Unwritten {
+            self.storage = Storage::Written;
+        }
+    }
+
+    fn disturb(&mut self) {
+        if let Some(open) = &mut self.open {
+            open.is_disturbed = true;
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "ledger_tests.rs"]
+mod tests;

@@ -1,0 +1,103 @@
+//! How a thread is opened: what the client asks for, and what codex's answer says.
+
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::{Map, Value};
+
+use crate::base::ids::ThreadId;
+use crate::base::limits::MAX_KEPT_CONFIG_BYTES;
+use crate::session::methods::ThreadWay;
+use crate::wire::envelope::{member, text};
+use crate::wire::scan;
+
+/// What a client asks codex for when it starts, resumes or forks a thread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Opening {
+    /// How it comes to the thread.
+    pub way: ThreadWay,
+    /// The thread that is resumed or forked.
+    pub source: Option<ThreadId>,
+    /// Whether a fork leaves the newest turns out.
+    pub is_partial: bool,
+    /// The client's own developer instructions, else those of the user's configuration.
+    pub base: Option<Arc<str>>,
+    /// The client's `config`.
+    pub config: KeptConfig,
+    /// The client's `modelProvider` and `personality`, as they stand.
+    pub kept: Vec<(&'static str, Bytes)>,
+    /// The policy that the client gave.
+    pub policy: Option<Arc<str>>,
+    /// Whether the client took its native file system away.
+    pub is_without_files: bool,
+    /// Whether it is given the private route.
+    pub is_routed: bool,
+}
+
+/// The `config` of a client, which codex keeps none of over a resume.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum KeptConfig {
+    /// The client gave none.
+    #[default]
+    Absent,
+    /// It, as it stands.
+    Kept(Bytes),
+    /// It is too large to be kept.
+    TooLarge,
+}
+
+impl KeptConfig {
+    /// Keeps a copy of `raw`, which may be a part of something large.
+    pub fn copy(raw: Option<&[u8]>) -> Self {
+        match raw {
+            None => Self::Absent,
+            Some(raw) if raw.len() > MAX_KEPT_CONFIG_BYTES => Self::TooLarge,
+            Some(raw) => Self::Kept(Bytes::copy_from_slice(raw)),
+        }
+    }
+}
+
+/// What codex's answer says of a thread.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Opened {
+    /// It is never written down, so that it can't be resumed.
+    pub is_ephemeral: bool,
+    /// It has no native file system.
+    pub is_without_files: bool,
+    /// Where codex writes it down.
+    pub history: Option<PathBuf>,
+    /// Its model and the like, as `thread/settings/updated` would tell them.
+    pub settings: Option<Bytes>,
+}
+
+impl Opened {
+    /// Reads the result of codex's answer.
+    pub fn read(line: &Bytes, result: Option<&Range<usize>>) -> Self {
+        let find = |name| member(line, result?, &["thread", name]);
+        let is_true = |at: Range<usize>| line.get(at) == Some(b"true");
+        let is_empty = |at: Range<usize>| {
+            let elements = scan::elements(line, at.start);
+            elements.is_ok_and(|elements| elements.is_empty())
+        };
+        let settings = [("model", "model"), ("effort", "reasoningEffort")]
+            .into_iter()
+            .chain([("collaborationMode", "collaborationMode")])
+            .filter_map(|(name, path)| {
+                let value = line.get(member(line, result?, &[path])?)?;
+                let value: Value = serde_json::from_slice(value).ok()?;
+                Some((name.to_owned(), value))
+            });
+        let settings: Map<String, Value> = settings.collect();
+        Self {
+            settings: Some(Value::Object(settings).to_string().into())
+                .filter(|it: &Bytes| it.len() <= MAX_KEPT_CONFIG_BYTES),
+            is_ephemeral: find("ephemeral").is_some_and(is_true),
+            is_without_files: find("environments").is_some_and(is_empty),
+            history: find("path")
+                .and_then(|at| text(line, &at))
+                .map(PathBuf::from),
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! The renewal of a thread's developer instructions: left, resumed with the current text, told of it.
+//!
+//! ```text
+//!  Look ───▶ Leave ───────────▶ Return ─────────────▶ Tell ─────────▶ the turn
+//!  resume    unsubscribe        resume with the text  one message of
+//!  (as it    (codex keeps it    (codex unloads the    a developer
+//!  is)       loaded)            thread, loads it anew)
+//! ```
+//! A step that fails, or that codex leaves unanswered, refuses the turn; the thread is kept, and
+//! nothing that may have been written is written again.
+
+use std::fmt;
+
+use bytes::Bytes;
+use serde_json::{Map, Value};
+
+use crate::context::orders::Text;
+use crate::session::ledger::Told;
+use crate::session::opening::KeptConfig;
+use crate::wire::envelope::member;
+use crate::wire::literal;
+
+/// A request of our own on the way to the next turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// `thread/resume` of a loaded thread, which changes nothing: its answer has the settings.
+    Look,
+    /// `thread/unsubscribe`: codex unloads nothing that somebody watches.
+    Leave,
+    /// `thread/resume` with the current text.
+    Return,
+    /// `thread/inject_items`: the text for the model.
+    Tell,
+    /// `thread/unsubscribe` where the client wasn't subscribed.
+    Part,
+}
+
+/// Why a turn can't go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// The thread is ephemeral, and its policy is another now.
+    Ephemeral,
+    /// Codex kept the thread loaded: somebody else watches it.
+    NotUnloaded,
+    /// Codex answered with an error.
+    Refused,
+    /// The client's `config`, or its developer instructions, are too large to be kept.
+    TooLarge,
+    /// Codex hasn't answered: nobody knows what it did.
+    Unknown,
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ephemeral => {
+                "the developer policy has changed, and an ephemeral thread can't be resumed with \
+                 another; restore the policy, or start a new thread"
+            }
+            Self::NotUnloaded => {
+                "codex did not unload the thread, so somebody else is subscribed to it; end the \
+                 other subscription and send the turn again"
+            }
+            Self::Refused => "codex refused a step of the renewal; send the turn again",
+            Self::TooLarge => {
+                "the thread's config or developer instructions are too large to be given again; resume \
+                 the thread yourself"
+            }
+            Self::Unknown => {
+                "codex did not answer a step of the renewal, so what it did is unknown; wait and \
+                 send the turn again, or resume the thread"
+            }
+        })
+    }
+}
+
+impl Step {
+    /// The method.
+    pub fn method(self) -> &'static str {
+        match self {
+            Self::Look | Self::Return => "thread/resume",
+            Self::Leave | Self::Part => "thread/unsubscribe",
+            Self::Tell => "thread/inject_items",
+        }
+    }
+
+    /// The params as JSON, but for the route.
+    pub fn params(self, thread: &str, told: &Told, text: &Text) -> Vec<u8> {
+        let mut params = [b"{\"threadId\":", &literal::quote(thread)[..]].concat();
+        match self {
+            Self::Leave | Self::Part => {}
+            Self::Look => params.extend(b",\"excludeTurns\":true"),
+            Self::Return => {
+                params.extend(b",\"excludeTurns\":true,\"developerInstructions\":");
+                params.extend(literal::quote(&text.whole));
+                for (name, value) in &told.kept {
+                    params.extend(format!(",\"{name}\":").bytes());
+                    params.extend(value);
+                }
+                if let KeptConfig::Kept(config) = &told.config {
+                    params.extend(b",\"config\":");
+                    params.extend(config);
+                }
+            }
+            Self::Tell => {
+                params.extend(b",\"items\":[");
+                params.extend(text.item().to_string().into_bytes());
+                params.push(b']');
+            }
+        }
+        params.push(b'}');
+        params
+    }
+}
+
+/// What a thread is set to, as far as `turn/start` can set it again.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Settings(Map<String, Value>);
+
+impl Settings {
+    /// Reads them from the answer to a resume, and from what codex said when they last changed.
+    pub fn read(answer: &Bytes, told: Option<&Bytes>) -> Self {
+        let whole = 0..answer.len();
+        let find = |path: &[&str]| {
+            let at = member(answer, &whole, path)?;
+            serde_json::from_slice::<Value>(answer.get(at)?).ok()
+        };
+        let mut settings = Map::new();
+        for (name, path) in IN_ANSWER {
+            let path: Vec<&str> = std::iter::once("result")
+                .chain(path.iter().copied())
+                .collect();
+            settings.extend(find(&path).map(|value| (name.to_owned(), value)));
+        }
+        let told = told.and_then(|it| serde_json::from_slice::<Map<String, Value>>(it).ok());
+        let mut told = told.unwrap_or_default();
+        for name in TOLD_ALONE {
+            if let Some(value) = told.remove(name) {
+                settings.entry(name).or_insert(value);
+            }
+        }
+        Self(settings)
+    }
+
+    /// What must be set again, as members of `turn/start`: what differs from `now`.
+    pub fn lost(&self, now: &Self, is_experimental: bool) -> Vec<(String, Value)> {
+        let is_lost = |(name, value): &(&String, &Value)| {
+            !value.is_null()
+                && now.0.get(*name) != Some(value)
+                && (is_experimental || !EXPERIMENTAL.contains(&name.as_str()))
+        };
+        let lost = self.0.iter().filter(is_lost);
+        lost.map(|(name, value)| (name.clone(), value.clone()))
+            .collect()
+    }
+}
+
+/// Members of `turn/start`, and where the answer to `thread/resume` has them.
+const IN_ANSWER: [(&str, &[&str]); 9] = [
+    ("approvalPolicy", &["approvalPolicy"]),
+    ("approvalsReviewer", &["approvalsReviewer"]),
+    ("collaborationMode", &["collaborationMode"]),
+    ("cwd", &["cwd"]),
+    ("effort", &["reasoningEffort"]),
+    ("environments", &["thread", "environments"]),
+    ("model", &["model"]),
+    ("sandboxPolicy", &["sandbox"]),
+    ("serviceTier", &["serviceTier"]),
+];
+
+/// Members that a change of settings tells, and the answer to a resume doesn't.
+const TOLD_ALONE: [&str; 3] = ["collaborationMode", "personality", "summary"];
+
+/// Members that codex takes of a client with `experimentalApi` alone.
+const EXPERIMENTAL: [&str; 2] = ["collaborationMode", "environments"];

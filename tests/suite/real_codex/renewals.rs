@@ -1,0 +1,466 @@
+//! What a renewal keeps, threads that move between a route and none, turn kinds without a route, and AGENTS.md.
+
+use std::fs;
+use std::path::Path;
+
+use codex_relay::commands::endpoint::{Reply, Script, events};
+use codex_relay::commands::witness::Recorded;
+use serde_json::{Value, json};
+
+use super::policy::{NEW, OLD};
+use crate::support::case::Case;
+use crate::support::client::Client;
+use crate::support::model::Model;
+use crate::support::orders::{replaced, told, turn};
+use crate::support::persona::{self, MARKER, copies};
+use crate::support::stage::Stage;
+use crate::support::story;
+
+/// What a request says of the settings of its thread.
+fn settings(request: &Recorded) -> Value {
+    let body = request.json().unwrap();
+    let names = ["model", "reasoning", "service_tier", "text", "tools"];
+    let mut said: Value = names.map(|name| body[name].clone()).to_vec().into();
+    let tools = body["input"].as_array().unwrap().iter();
+    let tools = tools.filter(|item| item["type"] == "additional_tools");
+    said.as_array_mut().unwrap().extend(tools.cloned());
+    said
+}
+
+/// The headings and names of the tools in settings.
+fn tools(settings: &Value) -> Vec<String> {
+    let text = settings.to_string();
+    let names = text.split("### `").skip(1);
+    let names = names.map(|it| it.split('`').next().unwrap().to_owned());
+    // 0.155.1 adds these where a thread that began without an environment is loaded again, whoever asks for it.
+    names.filter(|it| !it.starts_with("skills__")).collect()
+}
+
+/// What codex says of a loaded thread that is resumed as it is.
+async fn state(client: &mut Client, thread: &str) -> Value {
+    let resume = json!({"threadId": thread, "excludeTurns": true});
+    let answer = client.ok("thread/resume", resume).await;
+    let names = [
+        "model",
+        "modelProvider",
+        "serviceTier",
+        "cwd",
+        "approvalPolicy",
+        "approvalsReviewer",
+        "sandbox",
+        "reasoningEffort",
+    ];
+    let mut state: Vec<Value> = names.map(|name| answer[name].clone()).to_vec();
+    state.push(answer["thread"]["environments"].clone());
+    state.into()
+}
+
+async fn renewal_keeps_the_settings_of_the_thread(case: Case) {
+    let stage = Stage::set(case).await;
+    persona::write(&stage);
+    let other = stage.home.join("other");
+    fs::create_dir(&other).unwrap();
+    let tool = json!({"name": "lamp", "description": "d", "inputSchema": {"type": "object"}});
+    let start = json!({"dynamicTools": [tool], "config": {"model_reasoning_summary": "concise", "web_search": "disabled"}});
+    let policy = json!({"type": "workspaceWrite", "writableRoots": [stage.home.display().to_string()], "networkAccess": true});
+    let set = json!({
+        "cwd": other.display().to_string(),
+        "sandboxPolicy": policy,
+        "approvalPolicy": "never",
+        "approvalsReviewer": "auto_review",
+        "effort": "low",
+        "serviceTier": "flex",
+        "model": case.version.classic_model(),
+    });
+    let mut client = stage.with_policy(OLD).start().await;
+    let thread = client.thread("thread/start", start).await;
+    let done = client.turn_with(&thread, "one", set).await;
+    assert_eq!(done["status"], "completed", "{done}");
+    turn(&mut client, &thread, "two").await;
+    let before = state(&mut client, &thread).await;
+    stage.policy(NEW);
+    turn(&mut client, &thread, "three").await;
+    assert_eq!(state(&mut client, &thread).await, before);
+    turn(&mut client, &thread, "four").await;
+    assert!(client.close().await.success());
+    let two = settings(&stage.asked(&thread, "two"));
+    assert!(two.to_string().contains("lamp"));
+    for prompt in ["three", "four"] {
+        let request = stage.asked(&thread, prompt);
+        assert_eq!(settings(&request), two, "{prompt}");
+        assert_eq!(replaced(&request).len(), 1);
+        assert_eq!(copies(&request, MARKER), 1);
+    }
+}
+matrix!(renewal_keeps_the_settings_of_the_thread: http);
+
+async fn renewal_keeps_environments(case: Case) {
+    let stage = Stage::set(case).await;
+    let mut client = stage.with_policy(OLD).start().await;
+    let remote = json!({"environmentId": "far", "execServerUrl": "ws://127.0.0.1:1/"});
+    client.ok("environment/add", remote).await;
+    let far = json!([{"environmentId": "far", "cwd": "/srv/far"}]);
+    let mut before = Vec::new();
+    let mut threads = Vec::new();
+    for environments in [json!([]), far] {
+        let start = json!({"environments": environments});
+        let thread = client.thread("thread/start", start).await;
+        turn(&mut client, &thread, "one").await;
+        before.push(state(&mut client, &thread).await);
+        threads.push(thread);
+    }
+    stage.policy(NEW);
+    for (thread, before) in threads.iter().zip(before) {
+        turn(&mut client, thread, "two").await;
+        assert_eq!(state(&mut client, thread).await, before);
+    }
+    assert!(client.close().await.success());
+    for thread in &threads {
+        let one = settings(&stage.asked(thread, "one"));
+        let two = stage.asked(thread, "two");
+        assert_eq!(tools(&settings(&two)), tools(&one));
+        assert_eq!(replaced(&two).len(), 1);
+        assert!(copies(&two, "<environment_context>") <= 2);
+    }
+}
+matrix!(renewal_keeps_environments: http);
+
+async fn client_without_experimental_members_is_served_too(case: Case) {
+    let stage = Stage::set(case).await;
+    persona::write(&stage);
+    let unwanted = [
+        "thread/status/changed",
+        "turn/started",
+        "thread/settings/updated",
+    ];
+    let launch = stage.with_policy(OLD).stable_api().opting_out(&unwanted);
+    let mut client = launch.start().await;
+    let thread = client.thread("thread/start", json!({})).await;
+    turn(&mut client, &thread, "one").await;
+    stage.policy(NEW);
+    turn(&mut client, &thread, "two").await;
+    story::compact(&mut client, &thread).await;
+    turn(&mut client, &thread, "three").await;
+    assert!(client.close().await.success());
+    assert_eq!(replaced(&stage.asked(&thread, "two")).len(), 1);
+    let three = stage.asked(&thread, "three");
+    assert_eq!((copies(&three, NEW), copies(&three, OLD)), (1, 0));
+    assert_eq!(copies(&three, MARKER), 1);
+}
+matrix!(client_without_experimental_members_is_served_too: http);
+
+async fn policy_that_changes_before_the_first_turn_is_renewed(case: Case) {
+    let stage = Stage::set(case).await;
+    let mut client = stage.with_policy(OLD).start().await;
+    let thread = client.thread("thread/start", json!({})).await;
+    stage.policy(NEW);
+    turn(&mut client, &thread, "one").await;
+    turn(&mut client, &thread, "two").await;
+    story::compact(&mut client, &thread).await;
+    turn(&mut client, &thread, "three").await;
+    assert!(client.close().await.success());
+    for prompt in ["one", "two"] {
+        let request = stage.asked(&thread, prompt);
+        assert_eq!(replaced(&request).len(), 1, "{prompt}");
+        assert_eq!(copies(&request, NEW), 1);
+    }
+    let three = stage.asked(&thread, "three");
+    assert_eq!((copies(&three, NEW), copies(&three, OLD)), (1, 0));
+}
+matrix!(policy_that_changes_before_the_first_turn_is_renewed: http);
+
+/// Gives codex's configuration an endpoint of the user's own, or takes it away.
+fn own_endpoint(stage: &Stage, is_own: bool) {
+    let path = stage.codex_home.join("config.toml");
+    let text = fs::read_to_string(&path).unwrap();
+    let rest: Vec<&str> = text
+        .lines()
+        .filter(|line| !line.starts_with("openai_base_url"))
+        .collect();
+    let line = format!("openai_base_url = \"{}\"\n", stage.endpoint.base_url());
+    let line = if is_own { &*line } else { "" };
+    fs::write(path, format!("{line}{}\n", rest.join("\n"))).unwrap();
+}
+
+async fn thread_moves_between_a_route_and_none(case: Case) {
+    let stage = Stage::set(case).await;
+    persona::write(&stage);
+    own_endpoint(&stage, true);
+    let mut client = stage.relay().start().await;
+    let thread = client.thread("thread/start", json!({})).await;
+    turn(&mut client, &thread, "one").await;
+    assert!(client.close().await.success());
+    own_endpoint(&stage, false);
+    let resume = json!({"threadId": thread});
+    for (prompt, next) in [("two", "three"), ("four", "five")] {
+        let mut client = stage.relay().start().await;
+        client.thread("thread/resume", resume.clone()).await;
+        turn(&mut client, &thread, prompt).await;
+        turn(&mut client, &thread, next).await;
+        if prompt == "two" {
+            story::spawn_child(&mut client, &thread).await;
+        }
+        assert!(client.close().await.success());
+    }
+    let requests = stage.endpoint.model_requests();
+    for child in requests.iter().filter(|it| it.is_child()) {
+        assert_eq!(copies(child, MARKER), 0);
+    }
+    own_endpoint(&stage, true);
+    let mut client = stage.relay().start().await;
+    client.thread("thread/resume", resume).await;
+    turn(&mut client, &thread, "six").await;
+    story::compact(&mut client, &thread).await;
+    turn(&mut client, &thread, "seven").await;
+    assert!(client.close().await.success());
+    let one = stage.asked(&thread, "one");
+    assert_eq!(told(&one, MARKER).len(), 1);
+    assert!(!one.instructions().unwrap_or_default().contains(MARKER));
+    for prompt in ["two", "three", "four", "five"] {
+        let request = stage.asked(&thread, prompt);
+        let said = replaced(&request);
+        assert_eq!(said.len(), 1, "{prompt}: the section is withdrawn once");
+        assert!(said[0].starts_with("# Developer instructions withdrawn"));
+        assert!(request.instructions().unwrap().contains(MARKER));
+    }
+    let six = stage.asked(&thread, "six");
+    assert_eq!(replaced(&six).len(), 2);
+    assert!(replaced(&six)[1].contains(MARKER));
+    let seven = stage.asked(&thread, "seven");
+    assert_eq!(copies(&seven, MARKER), 1);
+    assert!(!seven.instructions().unwrap_or_default().contains(MARKER));
+}
+matrix!(thread_moves_between_a_route_and_none: http);
+
+async fn resume_of_a_loaded_thread_moves_it(case: Case) {
+    let stage = Stage::set(case).await;
+    persona::write(&stage);
+    let mut client = stage.relay().start().await;
+    let thread = client.thread("thread/start", json!({})).await;
+    turn(&mut client, &thread, "one").await;
+    let own = json!({"openai_base_url": stage.endpoint.base_url()});
+    let resume = json!({"threadId": thread, "config": own});
+    client.thread("thread/resume", resume).await;
+    turn(&mut client, &thread, "two").await;
+    turn(&mut client, &thread, "three").await;
+    let back = json!({"threadId": thread, "config": {}});
+    client.thread("thread/resume", back).await;
+    turn(&mut client, &thread, "four").await;
+    assert!(client.close().await.success());
+    let has = |prompt: &str| {
+        let request = stage.asked(&thread, prompt);
+        let instructions = request.instructions().unwrap_or_default().to_owned();
+        (instructions.contains(MARKER), replaced(&request).len())
+    };
+    assert_eq!(has("one"), (true, 0));
+    assert_eq!(has("two"), (false, 1));
+    assert_eq!(has("three"), (false, 1));
+    assert_eq!(has("four"), (true, 2));
+}
+matrix!(resume_of_a_loaded_thread_moves_it: http);
+
+fn write_skill(stage: &Stage) {
+    fs::create_dir_all(stage.workspace.join("skills/knots")).unwrap();
+    let skill = "---\nname: knots\ndescription: Skill-mark-88d2\n---\nTie.\n";
+    stage.write("skills/knots/SKILL.md", skill);
+}
+
+async fn turn_of_kind(client: &mut Client, thread: &str, prompt: &str, kind: &str) {
+    let more = json!({"relay": {"kind": kind}});
+    let turn = client.turn_with(thread, prompt, more).await;
+    assert_eq!(turn["status"], "completed", "{turn}\n{}", client.stderr());
+}
+
+async fn lightweight_turn_withdraws_the_section_for_itself(case: Case) {
+    const SKILL: &str = "Skill-mark-88d2";
+    let stage = Stage::set(case).await;
+    persona::write(&stage);
+    write_skill(&stage);
+    let policy = stage.policy(OLD);
+    let launch = stage.unrouted_relay();
+    let mut client = launch
+        .option("--policy-file", policy.to_str().unwrap())
+        .start()
+        .await;
+    let thread = client.thread("thread/start", json!({})).await;
+    turn(&mut client, &thread, "one").await;
+    turn_of_kind(&mut client, &thread, "light", "cron-lightweight").await;
+    turn(&mut client, &thread, "two").await;
+    turn(&mut client, &thread, "three").await;
+    assert!(client.close().await.success());
+    assert_eq!(told(&stage.asked(&thread, "one"), SKILL).len(), 1);
+    let light = replaced(&stage.asked(&thread, "light"));
+    assert_eq!(light.len(), 1);
+    assert!(!light[0].contains(SKILL) && !light[0].contains(MARKER));
+    assert!(light[0].contains(OLD) && light[0].contains("# Scheduled job"));
+    for prompt in ["two", "three"] {
+        let said = replaced(&stage.asked(&thread, prompt));
+        assert_eq!(said.len(), 2, "{prompt}");
+        assert!(said[1].contains(SKILL) && said[1].contains(MARKER));
+    }
+}
+matrix!(lightweight_turn_withdraws_the_section_for_itself: http);
+
+async fn lightweight_turn_leaves_a_routed_thread_as_it_is(case: Case) {
+    let stage = Stage::set(case).await;
+    persona::write(&stage);
+    write_skill(&stage);
+    stage.write("AGENTS.md", "Agents-mark-4b1f\n");
+    let mut client = stage.with_policy(OLD).start().await;
+    let thread = client.thread("thread/start", json!({})).await;
+    turn(&mut client, &thread, "one").await;
+    turn_of_kind(&mut client, &thread, "light", "cron-lightweight").await;
+    turn(&mut client, &thread, "two").await;
+    assert!(client.close().await.success());
+    for (prompt, count) in [("one", 1), ("light", 0), ("two", 1)] {
+        let request = stage.asked(&thread, prompt);
+        assert_eq!(replaced(&request), [""; 0], "{prompt}");
+        assert_eq!(copies(&request, MARKER), count, "{prompt}");
+        assert_eq!(copies(&request, "Agents-mark-4b1f"), 1, "{prompt}");
+    }
+}
+matrix!(lightweight_turn_leaves_a_routed_thread_as_it_is: http);
+
+async fn heartbeat_without_a_route_is_guided_by_the_collaboration_mode(case: Case) {
+    let stage = Stage::set(case).await;
+    persona::write(&stage);
+    let mut client = stage.unrouted_relay().start().await;
+    let start = json!({"model": case.version.classic_model()});
+    let thread = client.thread("thread/start", start).await;
+    turn(&mut client, &thread, "one").await;
+    turn_of_kind(&mut client, &thread, "beat", "heartbeat").await;
+    turn_of_kind(&mut client, &thread, "beats", "heartbeat").await;
+    turn(&mut client, &thread, "two").await;
+    let own = json!({"mode": "default", "settings": {
+        "model": case.version.classic_model(),
+        "reasoning_effort": null,
+        "developer_instructions": "Of the client's own.",
+    }});
+    let more = json!({"relay": {"kind": "heartbeat"}, "collaborationMode": own});
+    let done = client.turn_with(&thread, "own", more).await;
+    assert_eq!(done["status"], "completed", "{done}");
+    assert!(client.close().await.success());
+    let beats = |prompt| told(&stage.asked(&thread, prompt), "# Heartbeat").len();
+    assert_eq!(
+        ["one", "beat", "beats", "two", "own"].map(beats),
+        [0, 1, 1, 1, 1]
+    );
+    let two = stage.asked(&thread, "two");
+    let modes = told(&two, "<collaboration_mode>");
+    assert!(
+        !modes.last().unwrap().contains("# Heartbeat"),
+        "it is taken back"
+    );
+    assert_eq!(
+        told(&stage.asked(&thread, "own"), "Of the client's own.").len(),
+        1
+    );
+    assert_eq!(replaced(&stage.asked(&thread, "own")), [""; 0]);
+}
+matrix!(heartbeat_without_a_route_is_guided_by_the_collaboration_mode: http);
+
+async fn agents_file_is_copied_where_codex_does_not_find_it(case: Case) {
+    const AGENTS: &str = "Agents-mark-4b1f";
+    let stage = Stage::set(case).await;
+    stage.write("AGENTS.md", &format!("{AGENTS}\n"));
+    let mut client = stage.relay().start().await;
+    let elsewhere = client.thread("thread/start", json!({})).await;
+    let workspace = stage.workspace.display().to_string();
+    let inside = json!({"cwd": workspace});
+    let inside = client.thread("thread/start", inside).await;
+    let without = json!({"cwd": workspace, "environments": []});
+    let without = client.thread("thread/start", without).await;
+    for thread in [&elsewhere, &inside, &without] {
+        turn(&mut client, thread, "one").await;
+    }
+    turn_of_kind(&mut client, &elsewhere, "message", "message-only").await;
+    turn(&mut client, &elsewhere, "two").await;
+    stage.write("AGENTS.md", "Another-mark-9e37\n");
+    turn(&mut client, &elsewhere, "three").await;
+    turn(&mut client, &without, "three").await;
+    assert!(client.close().await.success());
+    let copy = |request: &Recorded| told(request, "<agent_workspace_document").len();
+    for (thread, is_copied) in [(&elsewhere, 1), (&inside, 0), (&without, 1)] {
+        let one = stage.asked(thread, "one");
+        assert_eq!((copy(&one), copies(&one, AGENTS)), (is_copied, 1));
+    }
+    let message = replaced(&stage.asked(&elsewhere, "message"));
+    assert_eq!(message.len(), 1);
+    assert!(!message[0].contains(AGENTS));
+    let two = replaced(&stage.asked(&elsewhere, "two"));
+    assert!(two.len() == 2 && two[1].contains(AGENTS), "{two:?}");
+    for (thread, count) in [(&elsewhere, 3), (&without, 1)] {
+        let three = replaced(&stage.asked(thread, "three"));
+        assert_eq!(three.len(), count);
+        let last = three.last().unwrap();
+        assert!(last.contains("Another-mark-9e37") && !last.contains(AGENTS));
+    }
+}
+matrix!(agents_file_is_copied_where_codex_does_not_find_it: http);
+
+/// A model whose `[heir]` spawns a child with the whole history.
+#[derive(Clone, Debug, Default)]
+struct Heirs(Model);
+
+impl Script for Heirs {
+    fn reply(&self, request: &Recorded) -> Reply {
+        let input = request
+            .json()
+            .and_then(|body| body["input"].as_array().cloned());
+        let last = input.and_then(|it| it.last().map(Value::to_string));
+        if request.is_child() || !last.unwrap_or_default().contains("[heir]") {
+            return self.0.reply(request);
+        }
+        let arguments = json!({"task_name": "heir", "message": "hello", "fork_turns": "all"});
+        let call = format!("heir-{}", request.number);
+        let call = events::call_in("collaboration", &call, "spawn_agent", &arguments);
+        Reply::events(events::answer(&format!("resp-{}", request.number), [call]))
+    }
+}
+
+async fn withdrawal_erases_nothing(case: Case) {
+    let stage = Stage::with(case, Heirs::default()).await;
+    let mut client = stage.with_policy(OLD).start().await;
+    let thread = client.thread("thread/start", json!({})).await;
+    turn(&mut client, &thread, "one").await;
+    stage.policy("");
+    turn(&mut client, &thread, "two").await;
+    let from = client.inbox.len();
+    client.turn(&thread, "[heir]").await;
+    let of_child = |params: &Value| params["threadId"] != thread.as_str();
+    client.notification(from, "turn/completed", of_child).await;
+    let fork = json!({"threadId": thread, "excludeTurns": true});
+    let fork = client.thread("thread/fork", fork).await;
+    turn(&mut client, &fork, "three").await;
+    assert!(client.close().await.success());
+    let two = stage.asked(&thread, "two");
+    assert_eq!((copies(&two, OLD), replaced(&two).len()), (1, 1));
+    let requests = stage.endpoint.model_requests();
+    let child = requests.iter().find(|it| it.is_child()).unwrap();
+    let three = stage.asked(&fork, "three");
+    for heir in [child, &three] {
+        assert_eq!(
+            (copies(heir, OLD), replaced(heir).len()),
+            (1, 1),
+            "{heir:?}"
+        );
+    }
+    assert!(holds_old(&stage.codex_home));
+}
+matrix!(withdrawal_erases_nothing: http);
+
+/// Whether a rollout holds the old policy.
+fn holds_old(codex_home: &Path) -> bool {
+    let mut folders = vec![codex_home.join("sessions")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if crate::support::stage::holds(&path, OLD) {
+                return true;
+            }
+        }
+    }
+    false
+}
