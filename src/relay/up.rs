@@ -1,8 +1,9 @@
 //! From codex to the upstream: messages are read whole and judged, control frames pass at once.
 
+use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -201,6 +202,18 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Up<'a, R, W> {
         let mut offset = 0;
         let mut left = head.length;
         while left > 0 {
+            if fits && self.buffer.is_empty() && left >= STRAIGHT_BYTES {
+                let count = self.read_straight(left).await?;
+                left -= u64::try_from(count).unwrap_or(0);
+                let read = self.message.text.len() - count;
+                apply_mask(
+                    self.message.text.get_mut(read..).unwrap_or_default(),
+                    key,
+                    offset,
+                );
+                offset += count;
+                continue;
+            }
             if self.buffer.is_empty() {
                 self.buffer.reserve(FRAME_READ_BYTES);
                 let reading = self.from.read_buf(&mut self.buffer);
@@ -218,6 +231,14 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Up<'a, R, W> {
             }
         }
         Ok(())
+    }
+
+    /// Reads up to `left` bytes of payload to where they belong, at least one, and says how many.
+    async fn read_straight(&mut self, left: u64) -> Result<usize, End> {
+        let mut text = (&mut self.message.text).limit(usize::try_from(left).unwrap_or(usize::MAX));
+        let reading = self.from.read_buf(&mut text);
+        let read = Self::answering(&mut self.to, &mut self.stuck.pings, reading).await?;
+        read.ok().filter(|count| *count > 0).ok_or(End::CodexGone)
     }
 
     /// Makes room for a fragment, once the budget has it. A fragmented message takes the most that
@@ -298,15 +319,16 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Up<'a, R, W> {
     /// Sends a message in fragments, masked anew.
     async fn send(&mut self, pieces: Vec<Bytes>, mut opcode: OpCode) -> Result<(), End> {
         let mut left: usize = pieces.iter().map(Bytes::len).sum();
-        let mut pieces = pieces.into_iter();
-        let mut piece = Bytes::new();
+        let mut pieces = VecDeque::from(pieces);
+        // Masked in parts that stay in the processor's cache, in one place for all of them.
+        let mut part = Vec::with_capacity(left.min(PART_BYTES) + MAX_HEAD_BYTES);
         loop {
             let size = left.min(FRAGMENT_BYTES);
             left -= size;
             let mut key = [0; 4];
             // A mask hides nothing from the upstream: without random numbers zeros serve.
             let _ = getrandom::fill(&mut key);
-            let mut frame = Vec::with_capacity(size + MAX_HEAD_BYTES);
+            part.clear();
             FrameHead {
                 fin: left == 0,
                 reserved: 0,
@@ -314,18 +336,20 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Up<'a, R, W> {
                 mask: Some(key),
                 length: u64::try_from(size).unwrap_or(u64::MAX),
             }
-            .encode(&mut frame);
-            let start = frame.len();
-            while frame.len() < start + size {
-                if piece.is_empty() {
-                    piece = pieces.next().unwrap_or_default();
+            .encode(&mut part);
+            let mut offset = 0;
+            loop {
+                let start = part.len();
+                let end = start + PART_BYTES.min(size - offset);
+                fill(&mut part, end, &mut pieces);
+                apply_mask(part.get_mut(start..).unwrap_or_default(), key, offset);
+                offset += end - start;
+                self.write_watching(&part, left == 0).await?;
+                part.clear();
+                if offset == size {
+                    break;
                 }
-                let part = piece.len().min(start + size - frame.len());
-                frame.extend_from_slice(piece.get(..part).unwrap_or_default());
-                piece.advance(part);
             }
-            apply_mask(frame.get_mut(start..).unwrap_or_default(), key, 0);
-            self.write_watching(&frame, left == 0).await?;
             if left == 0 {
                 self.is_mid_frame(false);
                 return self.flush().await;
@@ -394,6 +418,19 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Up<'a, R, W> {
     }
 }
 
+/// Appends what comes next of `pieces` to `part`, until that is `end` bytes long.
+fn fill(part: &mut Vec<u8>, end: usize, pieces: &mut VecDeque<Bytes>) {
+    while let Some(piece) = pieces.front_mut() {
+        let count = piece.len().min(end - part.len());
+        part.extend_from_slice(piece.get(..count).unwrap_or_default());
+        piece.advance(count);
+        if !piece.is_empty() {
+            return;
+        }
+        pieces.pop_front();
+    }
+}
+
 /// The answer to a ping, as a client sends it.
 fn pong(payload: &[u8]) -> Vec<u8> {
     let mut key = [0; 4];
@@ -417,3 +454,9 @@ async fn refuse(to: &mpsc::Sender<Word>, refusal: &Refusal) -> Result<(), End> {
     let sent = to.send(Word::Text(refusal.event())).await;
     sent.map_err(|_| End::UpstreamGone)
 }
+
+/// From so many bytes of payload on, reads go to where they belong.
+const STRAIGHT_BYTES: u64 = 32 * 1024;
+
+/// What is masked and written at a time.
+const PART_BYTES: usize = 64 * 1024;
