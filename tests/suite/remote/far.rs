@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::process::Stdio;
 
@@ -67,6 +68,16 @@ impl Far {
         words
     }
 
+    /// The same command as a line of shell.
+    pub(crate) fn script(&self, arguments: &[&str]) -> String {
+        let words = self.command(arguments);
+        let quoted = words.iter().map(|word| {
+            let word = word.to_str().unwrap().replace('\'', "'\\''");
+            format!("'{word}'")
+        });
+        quoted.collect::<Vec<_>>().join(" ")
+    }
+
     /// Starts the exec-server, listening on a port of the machine's own choice.
     pub(crate) async fn start(&mut self) {
         let words = self.command(&["exec-server", "--listen", "ws://127.0.0.1:0"]);
@@ -114,8 +125,16 @@ impl Far {
     pub(crate) fn processes(&self) -> Vec<Seen> {
         let all = fs::read_dir("/proc").unwrap();
         let folders = all.map(|it| it.unwrap().path());
-        let there =
-            folders.filter(|it| fs::read_link(it.join("root")).is_ok_and(|it| it == self.root));
+        let root = fs::metadata(&self.root).unwrap();
+        let here = fs::read_link("/proc/self/ns/pid").unwrap();
+        // Whoever waits on this side for the machine's end has its root, and is none of its processes.
+        let is_elsewhere =
+            |folder: &PathBuf| fs::read_link(folder.join("ns/pid")).is_ok_and(|it| it != here);
+        let is_there = |folder: &PathBuf| {
+            let its = fs::metadata(folder.join("root/"));
+            its.is_ok_and(|it| (it.dev(), it.ino()) == (root.dev(), root.ino()))
+        };
+        let there = folders.filter(is_elsewhere).filter(is_there);
         let read = |path: PathBuf| fs::read(path).unwrap_or_default();
         there
             .map(|folder| Seen {

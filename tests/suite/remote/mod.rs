@@ -6,6 +6,7 @@
 mod bridge;
 mod confined;
 mod cuts;
+mod examples;
 mod far;
 mod model;
 mod outages;

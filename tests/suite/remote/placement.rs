@@ -1,6 +1,5 @@
 //! Commands and edits happen on the other machine, model requests go through the relay, and nothing of it goes there.
 
-use std::ffi::OsString;
 use std::fs;
 use std::path::PathBuf;
 
@@ -211,9 +210,7 @@ matrix!(machine_of_a_gateway_learns_neither_its_credential_nor_its_context: tran
 
 /// A script that leads to the exec-server by its pipes, and writes down what passes.
 fn script(far: &Far, [outward, homeward]: &[PathBuf; 2]) -> String {
-    let words = far.command(&["exec-server", "--listen", "stdio"]);
-    let quote = |word: &OsString| format!("'{}'", word.to_str().unwrap().replace('\'', "'\\''"));
-    let command = words.iter().map(quote).collect::<Vec<_>>().join(" ");
+    let command = far.script(&["exec-server", "--listen", "stdio"]);
     let (outward, homeward) = (outward.display(), homeward.display());
     format!("tee -a '{outward}' | {command} | tee -a '{homeward}'")
 }

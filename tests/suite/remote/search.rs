@@ -44,7 +44,10 @@ impl Stack {
 
     /// Adds the machine's processes as they are now.
     pub(crate) fn add_processes(&mut self, far: &Far) {
-        for process in far.processes() {
+        let processes = far.processes();
+        // The server, and the command that it runs.
+        assert!(processes.len() >= 2, "{processes:?}");
+        for process in processes {
             let name = String::from_utf8_lossy(&process.command).replace('\0', " ");
             self.add(format!("arguments of {name}"), process.command);
             self.add(format!("environment of {name}"), process.environment);

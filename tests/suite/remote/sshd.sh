@@ -1,6 +1,7 @@
 # Serves one connection, on stdin and stdout, with an account that exists in here alone. The caller has left the
 # mounts behind. Usage: PLACE RELAY CODEX SSHD CONFIGURATION
 set -eu
+PATH=/usr/sbin:/usr/bin:/sbin:/bin
 place=$1 relay=$2 codex=$3 sshd=$4 configuration=$5
 mount --bind "$place/passwd" /etc/passwd
 mount --bind "$place/group" /etc/group
