@@ -150,3 +150,26 @@ fn losses_are_warned_of() {
     assert_eq!(prepared.warnings.len(), 1);
     assert!(prepared.warnings[0].starts_with("SOUL.md: cut from 61 characters to "));
 }
+
+#[test]
+fn what_children_may_see_is_without_an_overlay() {
+    let wish = Wish {
+        is_shared: true,
+        ..wish(TurnKind::Heartbeat, false)
+    };
+    let prepared = compose(material(), &wish, Budgets::default());
+    let text = prepared.snapshot.text();
+    assert!(
+        !text.contains("likes tea") && !text.contains("users/"),
+        "{text}"
+    );
+    assert!(!text.contains("# Heartbeat"), "{text}");
+    let overlay = prepared
+        .account
+        .iter()
+        .find(|it| it.path.starts_with("users/"));
+    let overlay = overlay.unwrap();
+    assert_eq!(overlay.injected_bytes, 0);
+    assert_eq!(overlay.treatment, Treatment::LeftOut(Why::Inherited));
+    assert_eq!(prepared.warnings.len(), 1, "{:?}", prepared.warnings);
+}

@@ -170,7 +170,7 @@ pub fn error(denial: &Denial) -> Value {
         Denial::RouteClosed(why) => json!({
             "code": INVALID_PARAMS,
             "message": format!(
-                "the route of this thread is closed: {}; log in as before, or start a new thread",
+                "the route of this thread is closed: {}; log in as before, or resume the thread to go on without a route",
                 why.words()
             ),
             "data": { "reason": Reason::RouteClosed.code(), "route": why.code() },

@@ -141,14 +141,7 @@ impl Ledger {
             && let Some(known) = self.threads.find_mut(id)
             && known.is_loaded
         {
-            // Codex takes nothing new for a thread that it has in its memory.
-            known.policy = opening.policy.or_else(|| known.policy.take());
-            if known.is_routed != opening.is_routed && opening.config != KeptConfig::Absent {
-                // It goes another way from now on: the one that the client has told here.
-                known.config = opening.config;
-            }
-            // Whoever resumes a thread takes it as it is: no late answer is waited for.
-            known.open = None;
+            known.rejoined(opening);
             return;
         }
         let before = source.filter(|_| opening.way != ThreadWay::Start);
@@ -376,6 +369,13 @@ impl Ledger {
         }
     }
 
+    /// Notes whether a thread has a native file system from now on.
+    pub fn set_files(&mut self, thread: &str, has_files: bool) {
+        if let Some(told) = self.threads.find_mut(thread) {
+            told.is_without_files = !has_files;
+        }
+    }
+
     /// Notes whether a thread's collaboration mode is the one of a heartbeat.
     pub fn set_heartbeat(&mut self, thread: &str, is_in_heartbeat: bool) {
         if let Some(told) = self.threads.find_mut(thread) {
@@ -434,6 +434,21 @@ impl Told {
     /// Whether the relay's own words are, or were, in its history.
     pub fn has_ours(&self) -> bool {
         self.past.has_ours
+    }
+
+    /// Notes that a client resumed the thread while it was loaded: codex takes nothing new for it, so
+    /// what is new goes into what it is renewed with.
+    fn rejoined(&mut self, opening: Opening) {
+        self.policy = opening.policy.or_else(|| self.policy.take());
+        if self.is_routed != opening.is_routed && opening.config != KeptConfig::Absent {
+            // It goes another way from now on: the one that the client has told here.
+            self.config = opening.config;
+        }
+        if let Some(own) = opening.own.filter(|own| own.len() <= MAX_POLICY_BYTES) {
+            self.base = Some(own);
+        }
+        // Whoever resumes a thread takes it as it is: no late answer is waited for.
+        self.open = None;
     }
 
     fn settle(&mut self, open: &Open, is_ok: bool) -> Result<(), Trouble> {

@@ -20,6 +20,7 @@ fn opening(way: ThreadWay, source: Option<&str>) -> Opening {
         source: source.and_then(ThreadId::new),
         is_partial: false,
         base: None,
+        own: None,
         config: KeptConfig::Absent,
         kept: Vec::new(),
         policy: None,

@@ -285,6 +285,9 @@ impl Session {
             self.ledger
                 .settled(thread, Bytes::copy_from_slice(settings));
         }
+        if let Some(folder) = member_text(line, params, &["threadSettings", "cwd"]) {
+            self.registry.note_folder(thread, folder.into());
+        }
     }
 
     /// Learns of logins, which belong to no thread.

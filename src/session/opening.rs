@@ -24,6 +24,8 @@ pub struct Opening {
     pub is_partial: bool,
     /// The client's own developer instructions, else those of the user's configuration.
     pub base: Option<Arc<str>>,
+    /// The client's own, where it gives some here.
+    pub own: Option<Arc<str>>,
     /// The client's `config`.
     pub config: KeptConfig,
     /// The client's `modelProvider` and `personality`, as they stand.

@@ -59,8 +59,9 @@ impl Session {
             .as_ref()
             .filter(|_| way == ThreadWay::Resume)
             .and_then(|id| self.ledger.find(id.as_str()));
-        let own = own_instructions(line, params).map(Arc::from);
+        let own: Option<Arc<str>> = own_instructions(line, params).map(Arc::from);
         let base = own
+            .clone()
             .or_else(|| known.and_then(|it| it.base.clone()))
             .or_else(|| route.base.clone());
         let raw = |name: &str| {
@@ -78,6 +79,7 @@ impl Session {
                 .iter()
                 .any(|name| raw(name).is_some()),
             base,
+            own,
             config: KeptConfig::copy(raw("config")),
             kept: ["modelProvider", "personality"]
                 .into_iter()
@@ -146,17 +148,19 @@ impl Session {
         orders: &Orders,
     ) -> ClientVerdict {
         let thread = ready.turn.thread.as_str();
-        let (Some(known), Some(told)) = (self.registry.find(thread), self.ledger.find(thread))
-        else {
-            return self.deliver(line, ready);
-        };
+        let known = self.registry.find(thread);
         // What is put into a running turn would stand in the middle of it.
-        if known.is_running() {
+        if known.is_none_or(Thread::is_running) {
             return self.deliver(line, ready);
         }
-        let params = &ready.turn.request.params;
-        let is_without_files =
-            is_empty_list(line, params, "environments").unwrap_or(told.is_without_files);
+        // Codex keeps the environments of a turn for those that follow.
+        if let Some(is_empty) = is_empty_list(line, &ready.turn.request.params, "environments") {
+            self.ledger.set_files(thread, !is_empty);
+        }
+        let (Some(known), Some(told)) = (known, self.ledger.find(thread)) else {
+            return self.deliver(line, ready);
+        };
+        let is_without_files = told.is_without_files;
         let section = (!known.routed).then(|| ready.prepared.snapshot.text());
         let agents = agents(orders, ready.wish.kind, known.routed, is_without_files);
         let text = Text::new(Parts {

@@ -1,5 +1,6 @@
 //! Threads that the client drives, and the registrations of their turns.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::base::bounded::{BoundedMap, Full};
@@ -128,6 +129,13 @@ impl Registry {
     /// Finds a thread of the client.
     pub fn find(&self, id: &str) -> Option<&Thread> {
         self.threads.find(id)
+    }
+
+    /// Notes the folder that a thread works in from now on.
+    pub fn note_folder(&mut self, thread: &str, folder: PathBuf) {
+        if let Some(thread) = self.threads.find_mut(thread) {
+            thread.habits.folder = Some(folder);
+        }
     }
 
     /// Admits a turn with its text and gives the generation that its requests carry.

@@ -1,6 +1,7 @@
 //! Turns that the client starts and steers: their context, references and generation.
 
 use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -70,6 +71,7 @@ impl Session {
         let known = thread
             .as_ref()
             .and_then(|id| self.registry.find(id.as_str()));
+        let is_known = known.is_some();
         let in_force = self
             .registrations
             .for_turn(thread.as_ref().map(ThreadId::as_str));
@@ -82,12 +84,11 @@ impl Session {
             is_shared: known.is_some_and(|known| !known.routed),
             ..habits.wish(&member, in_force)
         };
+        let wish = at_folder(wish, line, &request.params);
         if member.scratch.is_some() && wish.kind != TurnKind::Heartbeat {
             let fault = "relay.scratch: goes with kind heartbeat alone".to_owned();
-            let denial = Denial::RelayMember { fault };
-            return self.refuse(request.id, denial);
+            return self.refuse(request.id, Denial::RelayMember { fault });
         }
-        let is_known = known.is_some();
         let has_slot = thread
             .as_ref()
             .is_some_and(|id| self.registrations.turn(id.as_str()).is_some());
@@ -299,6 +300,15 @@ impl Session {
         self.pending
             .settle(id, Meaning::Turn { thread, generation });
         rewritten(edits)
+    }
+}
+
+/// Codex looks for documents and skills where the turn works.
+fn at_folder(wish: Wish, line: &[u8], params: &Range<usize>) -> Wish {
+    let folder = member_text(line, params, &["cwd"]).map(PathBuf::from);
+    Wish {
+        folder: folder.or(wish.folder),
+        ..wish
     }
 }
 

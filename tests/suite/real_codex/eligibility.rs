@@ -32,12 +32,18 @@ async fn started(launch: Launch<'_>, params: Value) -> (Client, String) {
     (client, thread)
 }
 
-/// Says that the route of a thread was refused for this reason, and that codex was left its own way.
+/// Says that the route of a thread was refused for this reason, that codex was left its own way, and that the thread
+/// is told its context all the same.
 async fn is_not_routed(stage: &Stage, launch: Launch<'_>, params: Value, reason: &str) {
+    persona::write(stage);
     let (client, _) = started(launch.spied(), params).await;
     assert!(client.stderr().contains(reason), "{}", client.stderr());
     let stdin = fs::read_to_string(stage.copy_of_stdin()).unwrap();
     assert!(!stdin.contains("\"openai_base_url\":\"http://"), "{stdin}");
+    let start = stdin.lines().find(|it| it.contains("thread/start"));
+    let start: Value = serde_json::from_str(start.unwrap()).unwrap();
+    let told = start["params"]["developerInstructions"].as_str().unwrap();
+    assert!(told.starts_with("<agent_workspace_section>\n") && told.contains(MARKER));
     assert!(client.close().await.success());
 }
 
@@ -90,15 +96,14 @@ async fn program_that_is_not_codex_is_relayed_without_a_route(case: Case) {
     let stage = Stage::set(case).await;
     let agent = "s#\"userAgent\":\"[^\"]*\"#\"userAgent\":\"my-agents 3\"#";
     let program = altered(&stage, "other", "", agent);
-    let launch = stage.relay().codex(program);
-    let (client, _) = started(launch, json!({})).await;
-    assert!(
-        client.stderr().contains("custom_command"),
-        "{}",
-        client.stderr()
-    );
+    is_not_routed(
+        &stage,
+        stage.relay().codex(program),
+        json!({}),
+        "custom_command",
+    )
+    .await;
     assert_eq!(stage.endpoint.model_requests().len(), 0);
-    assert!(client.close().await.success());
 }
 matrix!(program_that_is_not_codex_is_relayed_without_a_route: versions);
 

@@ -3,11 +3,12 @@
 use std::fs;
 use std::path::Path;
 
-use codex_relay::commands::endpoint::{Reply, Script, events};
+use codex_relay::commands::endpoint::{Journal, Reply, Script, events};
 use codex_relay::commands::witness::Recorded;
 use serde_json::{Value, json};
 
 use super::policy::{NEW, OLD};
+use crate::support::PATIENCE;
 use crate::support::case::Case;
 use crate::support::client::Client;
 use crate::support::model::Model;
@@ -397,6 +398,131 @@ async fn agents_file_is_copied_where_codex_does_not_find_it(case: Case) {
     }
 }
 matrix!(agents_file_is_copied_where_codex_does_not_find_it: http);
+
+async fn agents_file_is_never_there_twice(case: Case) {
+    const AGENTS: &str = "Agents-mark-4b1f";
+    let stage = Stage::set(case).await;
+    stage.write("AGENTS.md", &format!("{AGENTS}\n"));
+    let mut client = stage.relay().start().await;
+    let thread = client.thread("thread/start", json!({})).await;
+    turn(&mut client, &thread, "elsewhere").await;
+    // Codex looks for documents again where a turn works elsewhere.
+    let inside = json!({"cwd": stage.workspace.display().to_string()});
+    let done = client.turn_with(&thread, "inside", inside).await;
+    assert_eq!(done["status"], "completed", "{done}");
+    turn(&mut client, &thread, "still inside").await;
+    story::compact(&mut client, &thread).await;
+    turn(&mut client, &thread, "compacted").await;
+    assert!(client.close().await.success());
+    for prompt in ["inside", "still inside"] {
+        let said = replaced(&stage.asked(&thread, prompt));
+        assert_eq!(said.len(), 1, "{prompt}");
+        assert!(said[0].starts_with("# Developer instructions withdrawn"));
+    }
+    let compacted = stage.asked(&thread, "compacted");
+    assert_eq!(copies(&compacted, AGENTS), 1);
+    assert_eq!(told(&compacted, AGENTS), [""; 0], "codex's own copy");
+}
+matrix!(agents_file_is_never_there_twice: http);
+
+async fn collaboration_mode_of_the_client_does_not_displace_the_section(case: Case) {
+    let stage = Stage::set(case).await;
+    persona::write(&stage);
+    let mut client = stage.unrouted_relay().start().await;
+    for model in [Value::Null, json!(case.version.classic_model())] {
+        let start = json!({"model": model});
+        let thread = client.thread("thread/start", start).await;
+        turn(&mut client, &thread, "one").await;
+        let mode = json!({"mode": "plan", "settings": {
+            "model": case.version.classic_model(),
+            "reasoning_effort": null,
+            "developer_instructions": null,
+        }});
+        let more = json!({"collaborationMode": mode});
+        let done = client.turn_with(&thread, "two", more).await;
+        assert_eq!(done["status"], "completed", "{done}");
+        story::compact(&mut client, &thread).await;
+        turn(&mut client, &thread, "three").await;
+        for prompt in ["one", "two", "three"] {
+            let section = told(&stage.asked(&thread, prompt), "<agent_workspace_section>");
+            assert!(section.last().unwrap().contains(MARKER), "{prompt}");
+        }
+    }
+    assert!(client.close().await.success());
+}
+matrix!(collaboration_mode_of_the_client_does_not_displace_the_section: http);
+
+async fn client_that_has_left_its_thread_stays_away(case: Case) {
+    let stage = Stage::set(case).await;
+    let mut client = stage.with_policy(OLD).start().await;
+    let thread = client.thread("thread/start", json!({})).await;
+    turn(&mut client, &thread, "one").await;
+    client
+        .ok("thread/unsubscribe", json!({"threadId": thread}))
+        .await;
+    stage.policy(NEW);
+    let from = client.inbox.len();
+    let input = json!({"threadId": thread, "input": [{"type": "text", "text": "two"}]});
+    client.ok("turn/start", input).await;
+    let two = |journal: &Journal| {
+        let mut requests = journal.model_requests();
+        requests.any(|it| copies(it, NEW) > 0).then_some(())
+    };
+    stage.endpoint.wait_for(PATIENCE, two).await.unwrap();
+    assert_eq!(replaced(&stage.asked(&thread, "two")).len(), 1);
+    client.close_stdin();
+    assert!(client.exit().await.success());
+    let lines = client.inbox.since(from).into_iter();
+    let of_thread = lines.filter(|it| it.value["params"]["threadId"] == thread.as_str());
+    // A thread's status is told to everybody.
+    let told = of_thread.filter(|it| it.method() != Some("thread/status/changed"));
+    let of_thread: Vec<_> = told.map(|it| it.raw).collect();
+    assert!(of_thread.is_empty(), "{of_thread:?}");
+}
+matrix!(client_that_has_left_its_thread_stays_away: http);
+
+async fn words_that_a_client_resumes_with_are_shown_where_there_is_a_policy(case: Case) {
+    let stage = Stage::set(case).await;
+    let mut client = stage.with_policy(OLD).start().await;
+    let own = json!({"developerInstructions": "First words."});
+    let thread = client.thread("thread/start", own).await;
+    turn(&mut client, &thread, "one").await;
+    let other = json!({"threadId": thread, "developerInstructions": "Second words."});
+    client.thread("thread/resume", other).await;
+    turn(&mut client, &thread, "two").await;
+    let given = json!({"threadId": thread, "relay": {"policy": NEW}});
+    client.thread("thread/resume", given).await;
+    turn(&mut client, &thread, "three").await;
+    assert!(client.close().await.success());
+    let two = replaced(&stage.asked(&thread, "two"));
+    assert!(two.len() == 1 && two[0].contains(&format!("\nSecond words.\n\n{OLD}\n")));
+    let three = replaced(&stage.asked(&thread, "three"));
+    assert!(three.len() == 2 && three[1].contains(&format!("\nSecond words.\n\n{NEW}\n")));
+}
+matrix!(words_that_a_client_resumes_with_are_shown_where_there_is_a_policy: http);
+
+async fn context_of_the_client_goes_into_the_section_too(case: Case) {
+    let stage = Stage::set(case).await;
+    let mut client = stage.unrouted_relay().start().await;
+    let start = json!({"relay": {"context": {"text": "Client-words-1"}}});
+    let thread = client.thread("thread/start", start).await;
+    turn(&mut client, &thread, "one").await;
+    let set = json!({"threadId": thread, "scope": "thread", "text": "Client-words-2"});
+    client.ok("relay/context/set", set).await;
+    turn(&mut client, &thread, "two").await;
+    client
+        .ok("relay/context/clear", json!({"threadId": thread}))
+        .await;
+    turn(&mut client, &thread, "three").await;
+    assert!(client.close().await.success());
+    let one = stage.asked(&thread, "one");
+    assert_eq!(told(&one, "Client-words-1").len(), 1);
+    let two = replaced(&stage.asked(&thread, "two"));
+    assert!(two.len() == 1 && two[0].contains("Client-words-2"));
+    let three = replaced(&stage.asked(&thread, "three"));
+    assert!(three.len() == 2 && three[1].contains("withdrawn"));
+}
+matrix!(context_of_the_client_goes_into_the_section_too: http);
 
 /// A model whose `[heir]` spawns a child with the whole history.
 #[derive(Clone, Debug, Default)]
