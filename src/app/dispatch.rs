@@ -16,7 +16,7 @@ use crate::child::guardian;
 use crate::commands::demo::{self, DemoConfig};
 use crate::commands::doctor::{self, DoctorConfig};
 use crate::commands::init;
-use crate::commands::render::{self, RenderConfig};
+use crate::commands::render::{self, RenderConfig, RenderError};
 use crate::commands::tap::{self, TapConfig};
 use crate::commands::witness;
 use crate::config::args::{Args, Command, Options, Transport};
@@ -177,7 +177,10 @@ fn render(config: &RenderConfig) -> u8 {
         Err(error) if error.is_reader_gone() => 0,
         Err(error) => {
             say(&format!("codex-relay: {}", Chain(&error)));
-            USAGE
+            match error {
+                RenderError::Load(_) => USAGE,
+                RenderError::Write(_) => SOFTWARE,
+            }
         }
     }
 }

@@ -5,8 +5,14 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 /// Keeps memory out of core dumps, and makes room for descriptors.
 ///
 /// The process stays dumpable as such: `/proc` shows the user what it shows of any process, and a
-/// debugger of the same user may attach. Programs that are started later inherit all this.
-pub fn harden() {
+/// debugger of the same user may attach. Only where it holds a Gateway's credential
+/// (`has_credential`) its environment and memory are closed to other processes of the user, the
+/// commands that codex runs among them. Programs that are started later inherit the limits.
+pub fn harden(has_credential: bool) {
+    #[cfg(target_os = "linux")]
+    if has_credential && let Err(error) = nix::sys::prctl::set_dumpable(false) {
+        tracing::warn!(%error, "this process can't be closed to others of the user");
+    }
     // Handlers of core dumps that the kernel pipes into don't heed the limit: they get a dump
     // without memory.
     #[cfg(target_os = "linux")]

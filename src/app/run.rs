@@ -39,9 +39,10 @@ pub fn relay(runtime: &Runtime, settings: Settings, codex_args: Vec<OsString>) -
 async fn begin(settings: Settings, codex_args: Vec<OsString>) -> Result<Running, StartError> {
     // Before codex is there: a signal must never find us without a hand for it.
     let signals = Signals::listen().map_err(StartError::Signals)?;
+    let has_credential = settings.bearer.is_some();
     let parts = start(settings, codex_args).await?;
     // Behind codex's start: what holds for us isn't codex's.
-    process::harden();
+    process::harden(has_credential);
     Ok(Running {
         parts,
         signals,

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use super::may_make_machines;
+use super::needs_superuser;
 use crate::support::blocks::files_before;
 use crate::support::case::Case;
 use crate::support::client::Client;
@@ -37,7 +37,11 @@ async fn assert_all_works(stage: &Stage, launch: Launch<'_>) {
     story::compact(&mut client, &thread).await;
     assert!(client.close().await.success());
     for request in stage.endpoint.model_requests() {
-        let is_parent = matches!(request.purpose().as_deref(), Some("turn" | "prewarm"));
+        // A prewarm may come before its thread is known.
+        if request.purpose().as_deref() == Some("prewarm") {
+            continue;
+        }
+        let is_parent = request.purpose().as_deref() == Some("turn");
         let text = request.instructions().unwrap_or_default();
         assert_eq!(
             persona::copies(&request, MARKER),
@@ -64,9 +68,7 @@ async fn little_environment_is_enough(case: Case) {
 matrix!(little_environment_is_enough: transports);
 
 async fn only_the_home_of_codex_has_to_be_writable(case: Case) {
-    if !may_make_machines() {
-        return;
-    }
+    needs_superuser();
     let stage = set_stage(case).await;
     let script = include_str!("read_only.sh");
     let home = stage.codex_home.to_str().unwrap().to_owned();
@@ -101,16 +103,16 @@ async fn log_that_has_no_room_holds_nothing_up(case: Case) {
 matrix!(log_that_has_no_room_holds_nothing_up: versions);
 
 async fn full_disk_is_what_it_is_without_the_relay(case: Case) {
-    if !may_make_machines() {
-        return;
-    }
+    needs_superuser();
     let with_relay = set_stage(case).await;
     let without = set_stage(case).await;
     let relayed = without_room(&with_relay, with_relay.relay()).await;
     let plain = without_room(&without, without.plain()).await;
     assert_eq!(relayed, plain);
     for request in with_relay.endpoint.model_requests() {
-        assert_eq!(persona::copies(&request, MARKER), 1, "{request:?}");
+        let is_turn = request.purpose().as_deref() == Some("turn");
+        let copies = persona::copies(&request, MARKER);
+        assert!(!is_turn || copies == 1, "{request:?}");
     }
 }
 matrix!(full_disk_is_what_it_is_without_the_relay: versions);

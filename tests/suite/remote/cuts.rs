@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use super::may_make_machines;
+use super::needs_superuser;
 use super::model::{FarModel, poured};
 use super::ssh::{Account, Ending};
 use crate::support::blocks::files_before;
@@ -54,9 +54,7 @@ enum Cut {
 }
 
 async fn connection_that_is_cut_leaves_nothing_and_loses_nothing(case: Case) {
-    if !may_make_machines() {
-        return;
-    }
+    needs_superuser();
     let stage = Stage::with(case, FarModel::default()).await;
     let account = Account::open(&stage).await;
     persona::write(&stage);

@@ -11,7 +11,7 @@ use serde_json::json;
 use tokio::process::Command;
 
 use super::far::Far;
-use super::may_make_machines;
+use super::needs_superuser;
 use crate::support::PATIENCE;
 use crate::support::case::Case;
 use crate::support::model::Model;
@@ -142,9 +142,7 @@ impl Script for Tester {
 }
 
 async fn remote_example_runs_as_written(case: Case) {
-    if !may_make_machines() {
-        return;
-    }
+    needs_superuser();
     let stage = Stage::with(case, Tester).await;
     log_in(&stage).await;
     fs::create_dir(stage.home.join("my-agent")).unwrap();

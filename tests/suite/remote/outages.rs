@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::bridge::Bridge;
 use super::far::Far;
-use super::may_make_machines;
+use super::needs_superuser;
 use super::model::FarModel;
 use super::placement::{there, thread_there};
 use crate::support::blocks::files_before;
@@ -110,9 +110,7 @@ fn steady(text: &str) -> String {
 }
 
 async fn link_that_breaks_amid_a_command_is_taken_up_again(case: Case) {
-    if !may_make_machines() {
-        return;
-    }
+    needs_superuser();
     let place = Place::new(case).await;
     let mut client = place.stage.relay().start().await;
     let thread = thread_there(&mut client, &place.bridge).await;
@@ -133,9 +131,7 @@ async fn link_that_breaks_amid_a_command_is_taken_up_again(case: Case) {
 matrix!(link_that_breaks_amid_a_command_is_taken_up_again: versions);
 
 async fn machine_that_dies_fails_the_command_in_the_words_of_codex(case: Case) {
-    if !may_make_machines() {
-        return;
-    }
+    needs_superuser();
     let with_relay = Place::new(case).await;
     let without = Place::new(case).await;
     // At once: codex gives the machine its time to come back.
@@ -194,9 +190,7 @@ async fn given_up(client: &Client, from: usize) {
 }
 
 async fn slow_machine_holds_nobody_else_up(case: Case) {
-    if !may_make_machines() {
-        return;
-    }
+    needs_superuser();
     let place = Place::new(case).await;
     let mut client = place.stage.relay().start().await;
     let there = thread_there(&mut client, &place.bridge).await;
@@ -220,9 +214,7 @@ async fn slow_machine_holds_nobody_else_up(case: Case) {
 matrix!(slow_machine_holds_nobody_else_up: versions);
 
 async fn thread_is_resumed_with_its_machine_after_codex_was_restarted(case: Case) {
-    if !may_make_machines() {
-        return;
-    }
+    needs_superuser();
     let place = Place::new(case).await;
     let mut client = place.stage.relay().start().await;
     let thread = thread_there(&mut client, &place.bridge).await;
