@@ -221,31 +221,26 @@ impl Session {
         prepared: Option<Arc<Prepared>>,
         fresh: Generation,
     ) -> ClientVerdict {
-        let Some(orders) = prepare.orders else {
-            let id = match prepare.target {
-                Target::Thread(thread) => thread.request.id,
-                Target::Fallback(fallback) => fallback.0.thread.request.id,
-                Target::Turn(turn) => turn.request.id,
-                Target::Registration(new) => new.id,
-            };
-            return self.refuse(id, Denial::PolicyUnavailable);
-        };
-        match prepare.target {
-            Target::Registration(new) => self.on_registration(new, prepared.as_deref(), fresh),
-            Target::Thread(thread) => {
+        let refused = |session: &mut Self, id| session.refuse(id, Denial::PolicyUnavailable);
+        match (prepare.target, prepare.orders) {
+            (Target::Registration(new), _) => self.on_registration(new, prepared.as_deref(), fresh),
+            (Target::Thread(thread), Some(orders)) => {
                 self.ask_for_route(line, thread, prepared.as_deref(), (orders, fresh))
             }
-            Target::Fallback(fallback) => {
+            (Target::Thread(thread), None) => refused(self, thread.request.id),
+            // Its orders were read already.
+            (Target::Fallback(fallback), _) => {
                 let (route, why) = *fallback;
                 self.open(line, route, Some(why), prepared.as_deref())
             }
-            Target::Turn(turn) => {
+            (Target::Turn(turn), Some(orders)) => {
                 if prepare.has_section {
                     self.ledger.has_ours(turn.thread.as_str());
                 }
                 let wish = prepare.wish;
                 self.measure_turn(line, turn, wish, prepared, (orders, fresh))
             }
+            (Target::Turn(turn), None) => refused(self, turn.request.id),
         }
     }
 

@@ -397,6 +397,11 @@ impl Ledger {
         }
     }
 
+    /// Whether codex has a thread in its memory.
+    pub fn is_loaded(&self, thread: &str) -> bool {
+        self.threads.find(thread).is_some_and(|told| told.is_loaded)
+    }
+
     /// Whether the relay is about to renew a thread.
     pub fn is_renewing(&self, thread: &str) -> bool {
         let told = self.threads.find(thread);
@@ -419,7 +424,7 @@ impl Ledger {
     /// Notes that the relay is done with a thread, or has given up.
     pub fn done(&mut self, thread: &str) {
         if let Some(told) = self.threads.find_mut(thread) {
-            told.strays.is_renewing = false;
+            told.strays = Strays::default();
         }
     }
 }

@@ -37,6 +37,8 @@ pub(super) struct Renewing {
     own: OwnId,
     /// The thread's settings before it was left.
     before: Option<Settings>,
+    /// Why the turn is refused, once the client is subscribed again.
+    failed: Option<Trouble>,
 }
 
 /// A request of our own that nobody waits for.
@@ -204,6 +206,7 @@ impl Session {
             step,
             own,
             before,
+            failed: None,
         };
         ClientVerdict::Ask(Ask {
             question,
@@ -245,9 +248,17 @@ impl Session {
             step,
             own,
             mut before,
+            failed,
         } = renewing;
         let thread = ready.turn.thread.clone();
+        if let Some(trouble) = failed {
+            return self.refuse_renewal(ready, trouble);
+        }
         if let Err(trouble) = self.ledger.outcome(thread.as_str(), own) {
+            let is_left = (step, trouble) == (Step::Return, Trouble::Refused);
+            if is_left && self.ledger.is_loaded(thread.as_str()) {
+                return self.rejoin(ready, text, trouble);
+            }
             return self.refuse_renewal(ready, trouble);
         }
         let told = self.ledger.find(thread.as_str());
@@ -307,6 +318,27 @@ impl Session {
     /// Notes that an errand wasn't sent.
     pub fn errand_failed(&mut self, errand: &Errand) {
         self.ledger.answered(errand.own, false);
+    }
+
+    /// Subscribes the client again to a thread that was left and not loaded anew, then refuses.
+    fn rejoin(&mut self, ready: Ready, text: Text, trouble: Trouble) -> ClientVerdict {
+        let step = Step::Look;
+        let (own, question) = self.ask_step(&ready.turn.thread, step, &text);
+        let renewing = Renewing {
+            ready,
+            text,
+            steps: VecDeque::new(),
+            step,
+            own,
+            before: None,
+            failed: Some(trouble),
+        };
+        ClientVerdict::Ask(Ask {
+            question,
+            id: own,
+            patience: Patience::Renewal,
+            then: Then::Renew(Box::new(renewing)),
+        })
     }
 
     fn refuse_renewal(&mut self, ready: Ready, trouble: Trouble) -> ClientVerdict {

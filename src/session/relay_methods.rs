@@ -25,7 +25,7 @@ use crate::wire::envelope::Envelope;
 /// A registration that waits for its text to be put together.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct NewRegistration {
-    pub(super) id: RequestId,
+    id: RequestId,
     params: ContextSet,
 }
 

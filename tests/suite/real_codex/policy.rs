@@ -373,10 +373,12 @@ async fn turn_is_refused_where_the_renewal_is_not_proven(case: Case) {
     let kept = "s#thread/unsubscribe#thread/loaded/list#";
     let no_message = "s#thread/inject_items#thread/inject_nothing#";
     let lost_message = "\\#thread/inject_items#d";
+    let no_return = "/\"excludeTurns\":true,\"developer/s#thread/resume#thread/return#";
     for (edit, words) in [
         (kept, "did not unload"),
         (no_message, "refused a step"),
         (lost_message, "did not answer"),
+        (no_return, "refused a step"),
     ] {
         let stage = Stage::set(case).await;
         let mut client = stage.with_policy(OLD).edited(edit).start().await;
@@ -398,6 +400,10 @@ async fn turn_is_refused_where_the_renewal_is_not_proven(case: Case) {
             read["thread"]["status"]["type"], "idle",
             "the thread is kept"
         );
+        if [kept, no_return].contains(&edit) {
+            // Its end is told to those who are subscribed.
+            turn(&mut client, &thread, "between").await;
+        }
         assert!(client.close().await.success());
         let requests = stage.endpoint.model_requests();
         assert!(requests.iter().all(|it| copies(it, "\"two\"") == 0));

@@ -12,7 +12,7 @@ use crate::support::PATIENCE;
 use crate::support::case::Case;
 use crate::support::client::Client;
 use crate::support::model::Model;
-use crate::support::orders::{replaced, told, turn};
+use crate::support::orders::{replaced, texts, told, turn};
 use crate::support::persona::{self, MARKER, copies};
 use crate::support::stage::Stage;
 use crate::support::story;
@@ -500,6 +500,32 @@ async fn words_that_a_client_resumes_with_are_shown_where_there_is_a_policy(case
     assert!(three.len() == 2 && three[1].contains(&format!("\nSecond words.\n\n{NEW}\n")));
 }
 matrix!(words_that_a_client_resumes_with_are_shown_where_there_is_a_policy: http);
+
+async fn thread_that_goes_back_is_told_again(case: Case) {
+    let stage = Stage::set(case).await;
+    let mut client = stage.with_policy(OLD).start().await;
+    let thread = client.thread("thread/start", json!({})).await;
+    turn(&mut client, &thread, "one").await;
+    stage.policy(NEW);
+    let two = client.turn(&thread, "two").await;
+    let revert = json!({"threadId": thread, "beforeTurnId": two["id"]});
+    client.ok("thread/revert", revert).await;
+    turn(&mut client, &thread, "three").await;
+    turn(&mut client, &thread, "four").await;
+    story::compact(&mut client, &thread).await;
+    turn(&mut client, &thread, "five").await;
+    assert!(client.close().await.success());
+    for prompt in ["three", "four"] {
+        let request = stage.asked(&thread, prompt);
+        let said = replaced(&request);
+        assert!(said.last().unwrap().contains(NEW), "{prompt}: {said:?}");
+        let is_gone = texts(&request).iter().all(|(_, text)| text != "two");
+        assert!(is_gone, "it went back");
+    }
+    let five = stage.asked(&thread, "five");
+    assert_eq!((copies(&five, NEW), copies(&five, OLD)), (1, 0));
+}
+matrix!(thread_that_goes_back_is_told_again: http);
 
 async fn context_of_the_client_goes_into_the_section_too(case: Case) {
     let stage = Stage::set(case).await;
