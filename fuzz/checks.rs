@@ -49,6 +49,7 @@ pub(crate) fn check_stdio(data: &[u8]) {
         own_prefix: "own-".to_owned(),
         supplier: Supplier::Client,
         upstreams: Upstreams::default(),
+        notifications: false,
     });
     for (number, line) in data.split_inclusive(|byte| *byte == b'\n').enumerate() {
         check_lead(line, chunk);

@@ -12,7 +12,7 @@
 //! | floor | module | what stands there |
 //! |---|---|---|
 //! | 0 | [`base`] | words and bounds |
-//! | 1 | [`wire`], [`context`] | bytes and ranges; what the model should see |
+//! | 1 | [`wire`], [`context`], [`control`] | bytes and ranges; what the model should see; what is spoken as `relay/…` |
 //! | 2 | [`session`], [`lifecycle`] | what is remembered between messages, and between moments |
 //! | 3 | [`exchange`] | what becomes of one request to the model |
 //! | 4 | [`telemetry`], [`workspace`], [`upstream`], [`child`] | log, files, the way out, codex |
@@ -39,6 +39,7 @@ pub mod child;
 pub mod commands;
 pub mod config;
 pub mod context;
+pub mod control;
 pub mod exchange;
 pub mod feed;
 pub mod lifecycle;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tokio::net::TcpListener;
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 
 use crate::base::ids::hex;
@@ -29,6 +29,7 @@ use crate::stdio::inbound::{Inbound, Side};
 use crate::stdio::outbound::{Outbound, OutboundEnd, Own};
 use crate::stdio::own;
 use crate::stdio::pipe::Pipe;
+use crate::stdio::warner::Warner;
 use crate::stdio::writer::{self, OwnLines, Queued};
 use crate::upstream::calls::Calls;
 use crate::upstream::client::Upstream;
@@ -75,6 +76,8 @@ pub enum Part {
     Outbound,
     /// Codex is too old; the client was told.
     TooOld,
+    /// Nothing more is to be warned of.
+    Warner,
     /// TLS is ready.
     WarmUp,
     /// The client reads no more, or has everything.
@@ -103,16 +106,13 @@ pub struct Parts {
 /// Opens the endpoint, then starts codex and the pumps.
 pub async fn start(settings: Settings, codex_args: Vec<OsString>) -> Result<Parts, StartError> {
     let this = super::dispatch::this_program();
-    let found = find(
-        settings.codex.as_deref(),
-        settings.path.as_deref(),
-        this.as_deref(),
-    )?;
+    let found = find_codex(&settings, this.as_deref())?;
     let (socket, port) = listener::bind().await.map_err(StartError::Listen)?;
     let secret = secret()?;
     let gate = Gate::new(secret.clone(), port);
     let bar = standin::is_attachment(&codex_args).then_some(Ineligible::AttachedProxy);
-    let session = session(&settings, &gate, bar)?;
+    let news = Arc::new(Notify::new());
+    let session = session(&settings, &gate, bar, Arc::clone(&news))?;
     let (codex, pipes) = start_codex(found, codex_args, &settings, this.as_deref()).await?;
     let (codex_gone, gone) = watch::channel(false);
     let (codex_lines, client, lines) = writer::queue();
@@ -127,6 +127,8 @@ pub async fn start(settings: Settings, codex_args: Vec<OsString>) -> Result<Part
     };
     let mut streams = JoinSet::new();
     spawn_writer(&mut streams, lines);
+    let warned = (session.clone(), client.clone(), news);
+    spawn_warner(&mut streams, warned, gone.clone());
     let inbound = Inbound {
         session: session.clone(),
         feed: settings.feed.clone(),
@@ -162,10 +164,16 @@ pub async fn start(settings: Settings, codex_args: Vec<OsString>) -> Result<Part
     })
 }
 
+fn find_codex(settings: &Settings, this_program: Option<&Path>) -> Result<Found, FindError> {
+    let named = settings.codex.as_deref();
+    find(named, settings.path.as_deref(), this_program)
+}
+
 fn session(
     settings: &Settings,
     gate: &Gate,
     bar: Option<Ineligible>,
+    wake: Arc<Notify>,
 ) -> Result<SharedSession, StartError> {
     let host = |is_chatgpt| {
         settings
@@ -174,7 +182,7 @@ fn session(
             .host()
             .to_owned()
     };
-    Ok(SharedSession::new(Session::new(Config {
+    let session = Session::new(Config {
         base_url: gate.base_url(),
         max_context_bytes: settings.max_context_bytes,
         bar,
@@ -185,7 +193,9 @@ fn session(
             chatgpt: host(true),
             has_bearer: settings.bearer.is_some(),
         },
-    })))
+        notifications: settings.notifications,
+    });
+    Ok(SharedSession::waking(session, move || wake.notify_one()))
 }
 
 fn spawn_writer(tasks: &mut JoinSet<Part>, lines: mpsc::Receiver<Queued>) {
@@ -236,6 +246,22 @@ fn own_prefix() -> Result<String, StartError> {
     let mut bits = [0; 8];
     getrandom::fill(&mut bits).map_err(|error| StartError::Random(error.into()))?;
     Ok(format!("codex-relay-{}-", hex(&bits)))
+}
+
+fn spawn_warner(
+    tasks: &mut JoinSet<Part>,
+    (session, client, news): (SharedSession, OwnLines, Arc<Notify>),
+    gone: watch::Receiver<bool>,
+) {
+    let warner = Warner {
+        session,
+        client,
+        news,
+    };
+    tasks.spawn(async move {
+        warner.run(gone).await;
+        Part::Warner
+    });
 }
 
 fn spawn_inbound(tasks: &mut JoinSet<Part>, inbound: Inbound, stdin: ChildStdin) -> AbortHandle {

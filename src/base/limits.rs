@@ -52,6 +52,9 @@ pub const MAX_SHARED_CONTEXTS: usize = 16;
 /// Warnings about a workspace that are remembered, so that each is logged once.
 pub const MAX_TOLD_WARNINGS: usize = 1024;
 
+/// Warnings that wait to be sent to the client. / Each is in the log as well.
+pub const MAX_QUEUED_WARNINGS: usize = 64;
+
 /// How old a file's last change must be before its size and times prove that it is unchanged. /
 /// Clocks of file systems tick in steps of up to two seconds (FAT).
 pub const FILE_CLOCK_STEP: Duration = Duration::from_secs(3);

@@ -61,6 +61,12 @@ impl File {
         value
     }
 
+    /// Takes the member called `name`, true or false.
+    pub fn take_flag(&mut self, name: &str) -> Option<Result<bool, &'static str>> {
+        let value = self.left.remove(name)?;
+        Some(value.as_bool().ok_or_else(|| value.type_str()))
+    }
+
     /// Takes the list of texts called `name` of the table called `table`.
     pub fn take_list(
         &mut self,

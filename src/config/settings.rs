@@ -39,6 +39,8 @@ pub struct Settings {
     pub max_context_bytes: usize,
     /// What happens to requests that can't be read.
     pub on_unrecognized: OnUnrecognized,
+    /// Whether the client gets `relay/warning` without asking for it.
+    pub notifications: bool,
     /// What is logged.
     pub telemetry: telemetry::Config,
     /// The value of PATH.
@@ -117,6 +119,7 @@ impl Settings {
             way_out,
             max_context_bytes: reader.max_context_bytes(options.max_context_bytes),
             on_unrecognized: reader.on_unrecognized(options.on_unrecognized),
+            notifications: reader.notifications(),
             telemetry: reader.telemetry(options.log, options.log_format, options.log_file),
             path: environment.find("PATH"),
             cache: reader.cache(),
@@ -295,6 +298,21 @@ impl Reader<'_> {
             ("pass", OnUnrecognized::Pass),
         ];
         self.word(given, &words)
+    }
+
+    fn notifications(&mut self) -> bool {
+        let Some(file) = &mut self.file else {
+            return false;
+        };
+        match file.take_flag("notifications") {
+            None => false,
+            Some(Ok(is_wanted)) => is_wanted,
+            Some(Err(kind)) => {
+                let place = file.place("notifications");
+                self.fault(place, format!("is a TOML {kind}, expected true or false"));
+                false
+            }
+        }
     }
 
     fn telemetry(

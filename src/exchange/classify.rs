@@ -12,6 +12,7 @@ use crate::base::reason::Reason;
 use crate::exchange::body::Body;
 use crate::session::decide::{ParentRequest, Purpose};
 use crate::session::methods::GENERATION_MEMBER;
+use crate::session::tally::{About, Counted};
 use crate::wire::envelope::text;
 use crate::wire::headers::{PARENT_THREAD, SUBAGENT, TURN_METADATA};
 use crate::wire::scan::{Members, ScanError, is_null, key_is};
@@ -40,6 +41,10 @@ pub struct Identity {
     contradictory: bool,
     /// A carrier couldn't be read.
     unreadable: bool,
+    /// Among the marks is one of a child.
+    is_child: bool,
+    /// Whose child it is.
+    parent: Option<String>,
     /// The body's own metadata was there.
     in_body: bool,
     thread: Option<String>,
@@ -53,8 +58,13 @@ impl Identity {
     pub fn from_headers(headers: &HeaderMap) -> Self {
         let mut identity = Self::default();
         for name in [SUBAGENT, PARENT_THREAD] {
-            identity.marked |= headers.get_all(name).iter().any(|value| !value.is_empty());
+            let is_marked = headers.get_all(name).iter().any(|value| !value.is_empty());
+            identity.mark_child(is_marked);
         }
+        let parent = headers
+            .get(PARENT_THREAD)
+            .and_then(|value| value.to_str().ok());
+        identity.parent = parent.filter(|id| !id.is_empty()).map(str::to_owned);
         for value in headers.get_all(TURN_METADATA) {
             identity.read_metadata(value.as_bytes());
         }
@@ -64,6 +74,28 @@ impl Identity {
     /// Whether the request is known to pass untouched, whatever its body says.
     pub fn is_marked(&self) -> bool {
         self.marked
+    }
+
+    /// What is counted of the request, whatever becomes of it.
+    pub fn about(&self) -> About {
+        let purpose = match self.kind.as_deref() {
+            _ if self.is_child => Counted::Child,
+            Some("turn") => Counted::Turn,
+            Some("prewarm") => Counted::Prewarm,
+            Some("compaction") => Counted::Compaction,
+            Some("memory") => Counted::Memory,
+            Some(_) | None => Counted::Other,
+        };
+        let (thread, turn) = if self.is_child {
+            (self.parent.clone(), None)
+        } else {
+            (self.thread.clone(), self.turn.clone())
+        };
+        About {
+            thread,
+            turn,
+            purpose,
+        }
     }
 
     /// Thread and turn, where both are told, whoever the request belongs to.
@@ -129,6 +161,16 @@ impl Identity {
         }
     }
 
+    fn mark_child(&mut self, is_marked: bool) {
+        self.is_child |= is_marked;
+        self.marked |= is_marked;
+    }
+
+    fn note_parent(&mut self, parent: Option<String>) {
+        let parent = parent.filter(|id| !id.is_empty());
+        self.parent = self.parent.take().or(parent);
+    }
+
     /// Reads the map at byte `at`: flat members and the nested metadata.
     fn read_client_metadata(&mut self, bytes: &[u8], at: usize) -> Result<(), ScanError> {
         let mut members = Members::at(bytes, at)?;
@@ -145,7 +187,11 @@ impl Identity {
                 }
             } else if is(SUBAGENT) || is(PARENT_THREAD) {
                 // A mark that isn't text is a mark all the same.
-                self.marked |= text(bytes, &member.value).as_deref() != Some("");
+                let value = text(bytes, &member.value);
+                self.mark_child(value.as_deref() != Some(""));
+                if is(PARENT_THREAD) {
+                    self.note_parent(value);
+                }
             } else if is("thread_id") {
                 let value = text(bytes, &member.value);
                 agree(&mut self.thread, value, &mut self.contradictory);
@@ -170,7 +216,12 @@ impl Identity {
             let is = |name| key_is(metadata, &member.key, name);
             let value = || text(metadata, &member.value);
             if is("parent_thread_id") || is("subagent_kind") {
-                self.marked |= value().as_deref() != Some("") && !is_null(metadata, &member.value);
+                let value = value();
+                let is_none = value.as_deref() == Some("") || is_null(metadata, &member.value);
+                self.mark_child(!is_none);
+                if is("parent_thread_id") {
+                    self.note_parent(value);
+                }
             } else if is("request_kind") {
                 let kind = value();
                 self.marked |= matches!(kind.as_deref(), Some("compaction" | "memory"));

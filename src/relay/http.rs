@@ -19,12 +19,13 @@ use crate::exchange::classify::Identity;
 use crate::exchange::refusal::{Measured, Refusal};
 use crate::relay::body::{Claimed, Counted, ReadError, Whole, drain, read};
 use crate::relay::cut::cuttable;
-use crate::relay::judge::{Judged, judge, note_call};
+use crate::relay::judge::{self, Judged, note_call};
 use crate::relay::listener::{Pump, Relay};
 use crate::relay::onward::{Onward, Outgoing};
 use crate::relay::passing::{self, Held};
 use crate::relay::upgrade::{tunnel, upgrade};
 use crate::relay::zip::{close, open};
+use crate::session::tally::Outcome;
 use crate::upstream::calls::Call;
 use crate::upstream::client::{OutBody, Usage, never};
 use crate::upstream::destination::Base;
@@ -126,19 +127,32 @@ async fn answer(
 ) -> Result<Response<OutBody>, Refusal> {
     let identity = Identity::from_headers(&onward.parts.headers);
     note_call(&identity, call);
+    let about = identity.about();
+    let note = |outcome| {
+        relay
+            .session
+            .with(|session| session.note_outcome(&about, outcome));
+    };
     if identity.is_marked() || relay.is_silent() {
+        note(Outcome::Untouched);
         return pass_counted(relay, onward, body).await;
     }
     let mut begun = Vec::new();
-    if let Some(passing) = passing::begin(relay, &onward.parts.headers, &identity, &body) {
-        match passing::hold(relay, &mut body, passing).await? {
-            Held::Fit(ready) => return passing::pass(relay, onward, body, *ready).await,
+    if let Some((passing, text)) = passing::begin(relay, &onward.parts.headers, &identity, &body) {
+        let held = passing::hold(relay, &mut body, passing).await;
+        match held.inspect_err(|refusal| note(judge::refused(refusal)))? {
+            Held::Fit(ready) => {
+                note(Outcome::Injected(text));
+                let passed = passing::pass(relay, onward, body, *ready).await;
+                return passed;
+            }
             Held::Unfit(parts) => begun = parts,
         }
     }
     let is_zstd = match encoding(&onward.parts.headers) {
         Ok(is_zstd) => is_zstd,
         Err(refusal) => {
+            note(judge::refused(&refusal));
             drain(&mut body).await;
             return Err(refusal);
         }
@@ -153,7 +167,8 @@ async fn answer(
             ReadError::TooLarge { bytes } => Refusal::too_large(Measured::Body, bytes),
             ReadError::Broken(_) => Refusal::new(Reason::BodyInvalid),
             ReadError::Busy => Refusal::new(Reason::Busy),
-        })?;
+        })
+        .inspect_err(|refusal| note(judge::refused(refusal)))?;
     let mut headers = end_to_end(&onward.parts.headers);
     let pieces = spliced(relay, wire, is_zstd, (identity, call)).await?;
     let size: usize = pieces.iter().map(Bytes::len).sum();
@@ -186,7 +201,7 @@ async fn spliced(
     };
     let body = Body::read(&plain);
     let measured = Measured::BodyAfterInjection;
-    match judge(relay, (&plain, &body), identity, call, measured).await {
+    match judge::judge(relay, (&plain, &body), identity, call, measured).await {
         Judged::Refuse(refusal) => Err(refusal),
         Judged::Forward => {
             tracing::debug!(bytes = wire.len(), "model request passed");

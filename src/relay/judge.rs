@@ -14,6 +14,7 @@ use crate::exchange::plan::{Plan, from_decision, plan};
 use crate::exchange::refusal::{Measured, Refusal};
 use crate::relay::listener::Relay;
 use crate::session::decide::ParentRequest;
+use crate::session::tally::Outcome;
 use crate::upstream::calls::Call;
 use crate::wire::edit::pieces;
 
@@ -28,6 +29,8 @@ pub enum Judged {
         pieces: Vec<Bytes>,
         /// Their size together.
         size: usize,
+        /// The size of the text.
+        text: usize,
         /// Whose request it is.
         thread: ThreadId,
     },
@@ -55,6 +58,33 @@ pub async fn judge(
     }
     identity.read_body(bytes, body);
     note_call(&identity, call);
+    let about = identity.about();
+    let judged = decide(relay, (bytes, body), identity, measured).await;
+    let outcome = match &judged {
+        Judged::Forward => Outcome::Untouched,
+        Judged::Inject { text, .. } => Outcome::Injected(*text),
+        Judged::Refuse(refusal) => refused(refusal),
+    };
+    relay
+        .session
+        .with(|session| session.note_outcome(&about, outcome));
+    judged
+}
+
+/// What is counted of a refusal.
+pub(super) fn refused(refusal: &Refusal) -> Outcome {
+    Outcome::Refused {
+        reason: refusal.reason().code(),
+        line: refusal.line(),
+    }
+}
+
+async fn decide(
+    relay: &Relay,
+    (bytes, body): (&Bytes, &Body),
+    identity: Identity,
+    measured: Measured,
+) -> Judged {
     let mut claimed = None;
     let mut planned = plan(identity, body, relay.on_unrecognized, |request| {
         claimed = Some(request.thread.clone());
@@ -88,6 +118,7 @@ pub async fn judge(
             Judged::Inject {
                 pieces,
                 size,
+                text: snapshot.text().len(),
                 thread,
             }
         }

@@ -30,13 +30,13 @@ use crate::upstream::client::{OutBody, Usage};
 use crate::wire::headers::{TURN_METADATA, end_to_end};
 
 /// Begins with a body that can be edited in passing: large, plain, of a known length, and with
-/// headers that say all that decides. Others are read whole.
+/// headers that say all that decides; gives the size of its text as well. Others are read whole.
 pub(super) fn begin(
     relay: &Relay,
     headers: &HeaderMap,
     identity: &Identity,
     body: &Incoming,
-) -> Option<Passing> {
+) -> Option<(Passing, usize)> {
     let bytes = body.size_hint().exact()?;
     let is_fit = bytes >= PASSING_FROM_BYTES
         && usize::try_from(bytes).is_ok_and(|bytes| bytes <= MAX_BODY_BYTES)
@@ -55,7 +55,8 @@ pub(super) fn begin(
     });
     match decision {
         Decision::Inject(snapshot) if !snapshot.is_empty() => {
-            Some(Passing::new(identity.clone(), request, snapshot))
+            let text = snapshot.text().len();
+            Some((Passing::new(identity.clone(), request, snapshot), text))
         }
         Decision::Inject(_)
         | Decision::Prepare(_)

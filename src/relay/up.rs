@@ -297,6 +297,7 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Up<'a, R, W> {
                 pieces,
                 size,
                 thread,
+                ..
             } => {
                 let is_lifted =
                     size > MAX_UPSTREAM_MESSAGE_BYTES && text.len() <= MAX_UPSTREAM_MESSAGE_BYTES;

@@ -16,6 +16,7 @@ use crate::session::orders::{configured_instructions, own_instructions};
 use crate::session::registrations::Registered;
 use crate::session::relay_member::RelayMember;
 use crate::session::routes::{Account, WorkspaceRouting};
+use crate::session::tally::ContextAccount;
 use crate::session::threads::{OpenThread, Route};
 use crate::wire::envelope::{Envelope, member, member_text};
 use crate::wire::scan;
@@ -51,6 +52,11 @@ impl Session {
         (orders, fresh): (Orders, Generation),
     ) -> ClientVerdict {
         let snapshot = prepared.map(|prepared| Arc::clone(&prepared.snapshot));
+        let from = match &thread.given {
+            Some(_) => "thread",
+            None => self.source_of(None, false),
+        };
+        let account = prepared.map(|prepared| Arc::new(ContextAccount::of(prepared, from)));
         let registered = match (&thread.given, &snapshot) {
             (None, _) => None,
             (Some(_), None) => return self.refuse(thread.request.id, Denial::ContextUnavailable),
@@ -86,6 +92,7 @@ impl Session {
             registered,
             orders,
             base: None,
+            account,
         };
         if self.is_silent || (against.is_some() && !is_base_open) {
             return self.route(line, route, against);

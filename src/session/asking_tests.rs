@@ -52,6 +52,7 @@ impl Talk {
                 own_prefix: "own-".to_owned(),
                 supplier: Supplier::Workspace,
                 upstreams: Upstreams::default(),
+                notifications: false,
             }),
             account: r#"{"account":{"type":"apiKey"}}"#,
             requirements: r#"{"requirements":null}"#,

@@ -59,6 +59,22 @@ impl Delivery {
         references.iter().filter(is_due).cloned().collect()
     }
 
+    /// Where a reference stands on its way into the thread, in a word.
+    pub fn state(&self, thread: &str, path: &str, digest: &Digest) -> &'static str {
+        let Some(known) = self.threads.find(thread) else {
+            return "due";
+        };
+        let is_it = |(name, content): &(String, Digest)| name == path && content == digest;
+        let sent = known.sent.as_ref();
+        if known.delivered.get(path) == Some(digest) {
+            "delivered"
+        } else if sent.is_some_and(|sent| sent.files.iter().any(is_it)) {
+            "sent"
+        } else {
+            "due"
+        }
+    }
+
     /// Notes that `references` were sent to the thread with the request `own`.
     pub fn sent(&mut self, thread: &ThreadId, own: OwnId, references: &[Reference]) {
         let sent = Sent {

@@ -22,6 +22,7 @@ use crate::session::relay_member::{self, RelayMember, Scope};
 use crate::session::relay_methods::NewRegistration;
 use crate::session::threads::{OpenThread, Route};
 use crate::session::turns::{Delivering, StartTurn};
+use crate::session::warnings;
 use crate::wire::edit::Edit;
 use crate::wire::envelope::{Envelope, member, member_text, text};
 use crate::wire::scan;
@@ -332,10 +333,12 @@ impl Session {
         let (unwanted, edit) = names
             .map(|names| keep_needed(line, &names))
             .unwrap_or_default();
+        self.warnings.is_wanted |= warnings::are_asked_for(line, &params);
         self.client = Client {
             initialized: false,
             experimental_api: experimental.is_some_and(|at| line.get(at) == Some(b"true")),
             unwanted,
+            codex_version: None,
         };
         edit.map_or(ClientVerdict::Pass, |edit| {
             ClientVerdict::Rewrite(vec![edit])

@@ -12,6 +12,7 @@ use crate::context::orders::Text;
 use crate::context::snapshot::{Section, Snapshot};
 use crate::context::supplier::Supplier;
 use crate::context::wish::Wish;
+use crate::control::account::Requests;
 use crate::session::decide::{self, Decision, ParentRequest, Purpose};
 use crate::session::delivery::Delivery;
 use crate::session::eligibility::Ineligible;
@@ -26,7 +27,10 @@ use crate::session::registry::{Change, Registry};
 use crate::session::relay_member::RelayMember;
 use crate::session::renewal::Trouble;
 use crate::session::routes::Routes;
+use crate::session::tally::ContextAccount;
 use crate::session::threads::Habits;
+use crate::session::version::CodexVersion;
+use crate::session::warnings::Warnings;
 
 /// What the session must know from the start.
 #[derive(Clone)]
@@ -43,6 +47,8 @@ pub struct Config {
     pub supplier: Supplier,
     /// Where requests go.
     pub upstreams: Upstreams,
+    /// Whether the client gets warnings that it didn't ask for.
+    pub notifications: bool,
 }
 
 /// Where model requests go, by the account that codex is logged in with.
@@ -82,6 +88,9 @@ pub struct Session {
     /// What the driver has not logged yet.
     pub(super) remarks: Vec<Remark>,
     pub(super) routes: Routes,
+    pub(super) warnings: Warnings,
+    /// What became of all requests.
+    pub(super) totals: Requests,
     pub(super) tools: ToolQuestions,
     /// Codex left a question of ours without an answer: it isn't asked again.
     pub(super) is_silent: bool,
@@ -94,6 +103,8 @@ pub(super) struct Client {
     pub(super) initialized: bool,
     /// Codex takes experimental members from it.
     pub(super) experimental_api: bool,
+    /// Codex's version, where it says so.
+    pub(super) codex_version: Option<CodexVersion>,
     /// Notifications that it opted out of and that the relay needs all the same.
     pub(super) unwanted: Vec<String>,
 }
@@ -111,6 +122,7 @@ pub(super) enum Meaning {
         habits: Habits,
         registered: Option<Registered>,
         telling: Box<(Opening, Text)>,
+        account: Option<Arc<ContextAccount>>,
     },
     /// A turn of a thread without a route, behind a renewal.
     Renewed(ThreadId),
@@ -241,6 +253,8 @@ impl Session {
             errands: Vec::new(),
             errands_asked: Vec::new(),
             remarks: Vec::new(),
+            warnings: Warnings::new(config.notifications),
+            totals: Requests::default(),
             routes: Routes::new(config.bar, config.upstreams.has_bearer),
             config,
             client: Client::default(),

@@ -28,6 +28,7 @@ impl Story {
                 own_prefix: "own-".to_owned(),
                 supplier: Supplier::Workspace,
                 upstreams: Upstreams::default(),
+                notifications: false,
             }),
             admitted: 0,
             config: "{}",

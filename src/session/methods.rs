@@ -92,14 +92,17 @@ pub enum RelayMethod {
     ContextSet,
     /// Takes it back.
     ContextClear,
+    /// What became of contexts and requests.
+    Status,
 }
 
 impl RelayMethod {
     /// Every method, with its name.
-    pub const ALL: [(&'static str, Self); 3] = [
+    pub const ALL: [(&'static str, Self); 4] = [
         ("relay/info", Self::Info),
         ("relay/context/set", Self::ContextSet),
         ("relay/context/clear", Self::ContextClear),
+        ("relay/status", Self::Status),
     ];
 
     /// Finds a method by its name.

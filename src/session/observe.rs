@@ -79,9 +79,11 @@ impl Session {
         let Some(version) = CodexVersion::of_user_agent(&agent) else {
             let bar = Ineligible::CustomCommand;
             tracing::warn!(reason = bar.code(), "no thread is routed: {}", bar.words());
+            self.warn(None, bar.code(), bar.words().to_owned());
             self.routes.bar.get_or_insert(bar);
             return CodexVerdict::Pass;
         };
+        self.client.codex_version = Some(version);
         match version.support() {
             Support::Tested => CodexVerdict::Pass,
             Support::Newer => {
@@ -136,6 +138,7 @@ impl Session {
                 mut habits,
                 registered,
                 telling,
+                account,
             } => {
                 let said = Opened::read(line, result.as_ref());
                 let folder = result
@@ -150,13 +153,12 @@ impl Session {
                     let (opening, text) = *telling;
                     self.ledger.opened(id, opening, &text, said);
                 }
-                if let (Some(id), Some(registered)) = (&id, registered) {
-                    self.give_to_thread(id, registered);
-                }
-                if let Some(id) = id
-                    && let Err(full) = self.registry.opened(id, routed, snapshot, habits)
-                {
-                    tracing::debug!(%full, "thread not registered");
+                if let Some(id) = id {
+                    if let Some(registered) = registered {
+                        self.give_to_thread(&id, registered);
+                    }
+                    let opened = self.registry.opened(id.clone(), routed, snapshot, habits);
+                    self.note_opened(id.as_str(), opened, account);
                 }
             }
             Meaning::Turn { thread, generation } => {
@@ -164,6 +166,7 @@ impl Session {
                 let turn = result
                     .and_then(|result| member_text(line, &result, &["turn", "id"]))
                     .and_then(TurnId::new);
+                self.name_account(thread.as_str(), turn.as_ref());
                 let ended = self.registry.answered(thread.as_str(), &generation, turn);
                 self.end_given(thread.as_str(), ended);
             }
@@ -308,15 +311,15 @@ impl Session {
         let ended = self.registry.completed(thread, turn);
         self.end_given(thread, ended);
         if is_ours && self.routes.is_bypass(thread, turn) {
-            tracing::warn!(
-                thread,
-                turn,
-                "a turn of a routed thread reached a model without the relay: its context is \
-                 missing there; see openai_base_url, managed configuration and proxies"
-            );
+            tracing::warn!(thread, turn, "{BYPASSED}");
+            let thread = ThreadId::new(thread);
+            self.warn(thread, "bypassed", BYPASSED.to_owned());
         }
     }
 }
+
+/// Said of a turn whose model request didn't come here.
+const BYPASSED: &str = "a turn of a routed thread reached a model without the relay: its context is missing there; see openai_base_url, managed configuration and proxies";
 
 /// JSON-RPC's code for a request that can't be served.
 const INVALID_REQUEST: i32 = -32600;

@@ -7,6 +7,7 @@ use crate::base::bounded::{BoundedMap, Full};
 use crate::base::ids::{Generation, ThreadId, TurnId};
 use crate::base::limits::{MAX_THREADS, MAX_TURNS};
 use crate::context::snapshot::Snapshot;
+use crate::session::tally::Tally;
 use crate::session::threads::Habits;
 
 /// The threads that the client started, resumed or forked here.
@@ -38,6 +39,8 @@ pub struct Thread {
     pub needs_http: bool,
     /// What the text of the client's last turn was given for.
     pub given_for: GivenFor,
+    /// What became of its requests.
+    pub tally: Tally,
 }
 
 /// What a text was given for.
@@ -117,6 +120,7 @@ impl Registry {
             native: None,
             needs_http: false,
             given_for: GivenFor::default(),
+            tally: Tally::default(),
         };
         self.threads.try_insert(id, thread).map(|_| ())
     }
@@ -124,6 +128,11 @@ impl Registry {
     /// Forgets a thread that is loaded no more.
     pub fn gone(&mut self, id: &str) {
         self.threads.remove(id);
+    }
+
+    /// The counters of a thread, to count on.
+    pub fn tally(&mut self, id: &str) -> Option<&mut Tally> {
+        self.threads.find_mut(id).map(|thread| &mut thread.tally)
     }
 
     /// Finds a thread of the client.

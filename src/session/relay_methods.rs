@@ -14,6 +14,7 @@ use crate::context::snapshot::Snapshot;
 use crate::context::supplier::Supplier;
 use crate::context::turn_kind::TurnKind;
 use crate::context::wish::Wish;
+use crate::control::answers::{self, Cleared};
 use crate::session::given_params::{self, shown, unknown};
 use crate::session::intercept::{ClientVerdict, Prepare, Target};
 use crate::session::machine::{Denial, Session};
@@ -77,12 +78,17 @@ impl Session {
         match method {
             RelayMethod::Info => {
                 only(params, &[])?;
-                Ok(answer(id, &self.info()))
+                Ok(answer(id, &json!(self.info())))
+            }
+            RelayMethod::Status => {
+                only(params, &["threadId"])?;
+                let status = self.status(thread(params)?.as_ref());
+                Ok(answer(id, &json!(status.map_err(Fault::Denial)?)))
             }
             RelayMethod::ContextClear => {
                 only(params, &["threadId"])?;
                 self.clear(thread(params)?.as_ref());
-                Ok(answer(id, &json!({})))
+                Ok(answer(id, &json!(Cleared {})))
             }
             RelayMethod::ContextSet => {
                 let params = context_set(params)?;
@@ -128,7 +134,10 @@ impl Session {
             return ClientVerdict::Refuse { id, denial };
         }
         let snapshot = Arc::clone(&prepared.snapshot);
-        let result = json!({ "generation": fresh.as_str(), "bytes": snapshot.text().len() });
+        let result = json!(answers::Registered {
+            generation: fresh.as_str().to_owned(),
+            bytes: snapshot.text().len(),
+        });
         let registered = Registered {
             generation: fresh,
             given: params.given,
@@ -202,13 +211,6 @@ impl Session {
         self.registry
             .note_current(thread, text.filter(|_| is_like_most));
     }
-
-    fn info(&self) -> Value {
-        json!({
-            "version": env!("CARGO_PKG_VERSION"),
-            "context": self.config.supplier.word(),
-        })
-    }
 }
 
 /// Why a request can't be served.
@@ -269,16 +271,8 @@ fn thread(params: &Map<String, Value>) -> Result<Option<ThreadId>, String> {
 }
 
 fn context_set(params: &Map<String, Value>) -> Result<ContextSet, String> {
-    let known = [
-        "threadId",
-        "scope",
-        "text",
-        "sections",
-        "references",
-        "memoryTools",
-    ];
     let mut faults = Vec::new();
-    faults.extend(only(params, &known).err());
+    faults.extend(only(params, &OF_CONTEXT_SET).err());
     let find = |name| params.get(name).filter(|value: &&Value| !value.is_null());
     let thread = thread(params);
     let lifetime = match find("scope").map(Value::as_str) {
@@ -320,6 +314,16 @@ fn context_set(params: &Map<String, Value>) -> Result<ContextSet, String> {
         }
     }
 }
+
+/// The params of `relay/context/set`.
+const OF_CONTEXT_SET: [&str; 6] = [
+    "threadId",
+    "scope",
+    "text",
+    "sections",
+    "references",
+    "memoryTools",
+];
 
 /// The id of a thread that a registration may be kept under.
 const MAX_ID_BYTES: usize = 256;

@@ -4,8 +4,11 @@ use super::*;
 use crate::base::ids::TurnId;
 use crate::base::reason::Reason;
 use crate::context::given::{compose_given, replace_references};
+use crate::control::answers::{Info, RouteStatus, Status, Warning};
 use crate::session::decide::{Decision, ParentRequest, Purpose};
 use crate::session::machine::{Config, Upstreams};
+use crate::session::relay_member::{OF_BOTH, OF_TURN};
+use crate::session::tally::{About, Counted, Outcome};
 use crate::wire::edit::apply;
 
 /// A client that gives its contexts, in front of a codex that agrees with everything.
@@ -26,6 +29,7 @@ impl Story {
                 own_prefix: "own-".to_owned(),
                 supplier,
                 upstreams: Upstreams::default(),
+                notifications: false,
             }),
             next: 0,
             generations: BTreeMap::new(),
@@ -467,4 +471,171 @@ fn nothing_is_taken_where_contexts_are_switched_off() {
     let start = json!({"relay": {"context": {"text": "x"}}});
     assert_eq!(story.call("thread/start", &start), Err(Denial::NoContext));
     assert!(!story.session.has_given());
+}
+
+fn note_some_outcomes(story: &mut Story) {
+    let about = |turn: Option<&str>, purpose| About {
+        thread: Some("t".to_owned()),
+        turn: turn.map(str::to_owned),
+        purpose,
+    };
+    for (about, outcome) in [
+        (about(None, Counted::Prewarm), Outcome::Injected(4)),
+        (about(Some("u"), Counted::Turn), Outcome::Injected(5)),
+        (about(Some("u"), Counted::Turn), Outcome::Injected(5)),
+        (about(None, Counted::Child), Outcome::Untouched),
+        (
+            about(Some("u"), Counted::Turn),
+            Outcome::Refused {
+                reason: "request_too_large",
+                line: "too large".to_owned(),
+            },
+        ),
+        (About::default(), Outcome::Untouched),
+    ] {
+        story.session.note_outcome(&about, outcome);
+    }
+}
+
+#[test]
+fn status_tells_what_a_thread_was_given_and_what_became_of_its_requests() {
+    let mut story = Story::with_thread();
+    let status = |story: &mut Story, params: &Value| {
+        let told = story.call("relay/status", params)?["result"].clone();
+        Ok::<Status, Denial>(serde_json::from_value(told).unwrap())
+    };
+    let one = |story: &mut Story| {
+        let told = status(story, &json!({"threadId": "t"})).unwrap();
+        told.threads.into_iter().next().unwrap()
+    };
+    assert_eq!(one(&mut story).context.from, "none");
+    let set = json!({"threadId": "t", "scope": "thread", "text": "thread"});
+    story.set(&set).unwrap();
+    let sections = json!([{"name": "persona", "text": "p"}, {"name": "notes", "text": "n"}]);
+    let references = json!([{"name": "R", "text": "r"}]);
+    let relay = json!({"context": {"sections": sections}, "references": references});
+    story.start("t", "u", &relay).unwrap();
+    note_some_outcomes(&mut story);
+    let told = one(&mut story);
+    assert_eq!((&*told.context.from, told.context.bytes), ("turn", 4));
+    let names: Vec<_> = told
+        .context
+        .sources
+        .iter()
+        .map(|it| (&*it.name, it.bytes))
+        .collect();
+    assert_eq!(names[..2], [("persona", 1), ("notes", 3)]);
+    assert_eq!(
+        (names[2].0, &*told.context.sources[2].carrier),
+        ("R", "reference")
+    );
+    let turn = told.turn.unwrap();
+    assert_eq!(
+        (turn.turn_id.as_deref(), turn.is_running, turn.context),
+        (Some("u"), true, 4)
+    );
+    assert_eq!((turn.requests.injected.turn, turn.requests.refused), (2, 1));
+    assert_eq!(told.requests.untouched.child, 1);
+    let injection = told.last_injection.unwrap();
+    assert_eq!(
+        (
+            injection.turn_id.as_deref(),
+            injection.requests,
+            injection.bytes
+        ),
+        (Some("u"), 2, 5)
+    );
+    assert_eq!(told.last_refusal.unwrap().reason, "request_too_large");
+    assert_eq!(told.references[0].state, "sent", "codex never answered");
+    assert_eq!(told.registrations[0].scope, "thread");
+    story.end("t", "u");
+    assert!(!one(&mut story).turn.unwrap().is_running);
+    let all = status(&mut story, &json!({})).unwrap();
+    assert_eq!((all.threads.len(), all.totals.untouched.other), (1, 1));
+    let unknown = status(&mut story, &json!({"threadId": "never"}));
+    assert_eq!(unknown.unwrap_err(), Denial::ThreadUnknown);
+}
+
+#[test]
+fn warnings_go_to_clients_that_asked_for_them_and_are_bounded() {
+    let refused = || Outcome::Refused {
+        reason: "busy",
+        line: "no room".to_owned(),
+    };
+    let mut story = Story::with_thread();
+    story.session.note_outcome(&About::default(), refused());
+    assert!(!story.session.has_warnings(), "nobody asked");
+    for (relay, is_wanted) in [
+        ("true", true),
+        ("{}", true),
+        ("false", false),
+        ("null", false),
+    ] {
+        let mut story = Story::of(Supplier::Client);
+        story.session.client.initialized = false;
+        let params = format!("{{\"capabilities\":{{\"relay\":{relay}}}}}");
+        let params: Value = serde_json::from_str(&params).unwrap();
+        story.call("initialize", &params).unwrap();
+        for _ in 0..100 {
+            story.session.note_outcome(&About::default(), refused());
+        }
+        let lines = story.session.take_warnings();
+        assert_eq!(lines.len(), if is_wanted { 64 } else { 0 }, "{relay}");
+        for line in lines {
+            let line: Value = serde_json::from_slice(&line).unwrap();
+            assert_eq!(line["method"], "relay/warning");
+            let told: Warning = serde_json::from_value(line["params"].clone()).unwrap();
+            assert_eq!((told.thread_id, &*told.reason), (None, "busy"));
+        }
+    }
+}
+
+#[test]
+fn info_tells_the_route_as_far_as_it_is_decided() {
+    let mut story = Story::of(Supplier::Client);
+    let info = |story: &mut Story| -> Info {
+        let told = story.call("relay/info", &json!({})).unwrap();
+        serde_json::from_value(told["result"].clone()).unwrap()
+    };
+    let first = info(&mut story);
+    assert_eq!(
+        (first.route.status, first.codex_version),
+        (RouteStatus::Pending, None)
+    );
+    assert_eq!(
+        (&*first.context, first.limits.context_bytes),
+        ("client", 100)
+    );
+    story.open("own", &json!({"modelProvider": "mine"}));
+    let fallback = info(&mut story).route;
+    assert_eq!(fallback.status, RouteStatus::Fallback);
+    assert_eq!(fallback.reason.as_deref(), Some("other_provider"));
+    story.open("t", &json!({}));
+    assert_eq!(info(&mut story).route.status, RouteStatus::Active);
+}
+
+#[test]
+fn schema_names_what_is_read_and_nothing_else() {
+    let schema = crate::control::schema::schema();
+    let names = |definition: &str| -> Vec<String> {
+        let properties = &schema["$defs"][definition]["properties"];
+        properties.as_object().unwrap().keys().cloned().collect()
+    };
+    let sorted = |mut names: Vec<&str>| -> Vec<String> {
+        names.sort_unstable();
+        names.into_iter().map(str::to_owned).collect()
+    };
+    assert_eq!(names("ThreadMember"), sorted(OF_BOTH.to_vec()));
+    assert_eq!(
+        names("TurnMember"),
+        sorted([&OF_BOTH[..], &OF_TURN[..]].concat())
+    );
+    assert_eq!(names("ContextSet"), sorted(OF_CONTEXT_SET.to_vec()));
+    let methods = schema["methods"].as_object().unwrap().keys();
+    let known = RelayMethod::ALL.map(|(name, _)| name).to_vec();
+    assert!(methods.eq(&sorted(known)));
+    let kinds = schema["$defs"]["Kind"].to_string();
+    for (word, _) in TurnKind::ALL {
+        assert!(kinds.contains(&format!("\"{word}\"")), "{word}");
+    }
 }

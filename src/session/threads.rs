@@ -22,6 +22,7 @@ use crate::session::machine::{Denial, Meaning, Session};
 use crate::session::methods::ThreadWay;
 use crate::session::registrations::{InForce, Registered};
 use crate::session::relay_member::RelayMember;
+use crate::session::tally::ContextAccount;
 use crate::wire::envelope::{member, member_text};
 
 /// What the turns of a thread are like where they don't say.
@@ -76,6 +77,8 @@ pub(super) struct Route {
     pub(super) orders: Orders,
     /// The developer instructions of the user's configuration.
     pub(super) base: Option<Arc<str>>,
+    /// What its text is made of.
+    pub(super) account: Option<Arc<ContextAccount>>,
 }
 
 impl Session {
@@ -205,6 +208,8 @@ impl Session {
                 "its context goes into its developer instructions, which children may inherit"
             };
             tracing::warn!(reason, "thread not routed, {carrier}: {words}");
+            let words = format!("thread not routed, {carrier}: {words}");
+            self.warn(None, reason, words);
         }
         let params = &route.thread.request.params;
         let edit = match ineligible {
@@ -218,6 +223,7 @@ impl Session {
             thread,
             snapshot,
             registered,
+            account,
             ..
         } = route;
         let meaning = Meaning::Thread {
@@ -227,6 +233,7 @@ impl Session {
             habits: thread.habits,
             registered,
             telling: Box::new((opening, text)),
+            account,
         };
         self.pending.settle(thread.request.id, meaning);
         rewritten(edit.into_iter().chain(told).collect())

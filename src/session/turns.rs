@@ -208,6 +208,8 @@ impl Session {
         };
         if let Some(why) = why {
             let thread = ready.turn.thread.clone();
+            let words = format!("{} not shown to the thread: {why}", files.join(", "));
+            self.warn(Some(thread.clone()), "reference_not_delivered", words);
             self.remarks
                 .push(Remark::NotDelivered { thread, files, why });
         }
@@ -221,6 +223,7 @@ impl Session {
             prepared,
             fresh,
         } = ready;
+        self.begin_account(&turn.thread, &prepared, turn.is_given);
         let known = self.registry.find(turn.thread.as_str());
         if !known.is_some_and(|known| known.routed) {
             self.set_mode(line, &mut turn, wish.kind);

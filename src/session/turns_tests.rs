@@ -27,6 +27,7 @@ impl Story {
                 own_prefix: "own-".to_owned(),
                 supplier: Supplier::Workspace,
                 upstreams: Upstreams::default(),
+                notifications: false,
             }),
             next: 0,
             asked: Vec::new(),

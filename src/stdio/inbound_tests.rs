@@ -17,6 +17,7 @@ async fn overloaded_codex_is_asked_again() {
         own_prefix: "own-".to_owned(),
         supplier: Supplier::Workspace,
         upstreams: Upstreams::default(),
+        notifications: false,
     }));
     let (answer, answers) = mpsc::channel(4);
     let (_codex, client, _lines) = queue();

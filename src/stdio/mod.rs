@@ -5,4 +5,5 @@ pub mod inbound;
 pub mod outbound;
 pub mod own;
 pub mod pipe;
+pub mod warner;
 pub mod writer;

@@ -11,6 +11,7 @@ const FLOORS: &[(&str, u8)] = &[
     ("base", 0),
     ("wire", 1),
     ("context", 1),
+    ("control", 1),
     ("session", 2),
     ("lifecycle", 2),
     ("exchange", 3),

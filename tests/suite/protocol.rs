@@ -207,3 +207,17 @@ fn strings<'a>(row: &'a Value, name: &str) -> Vec<&'a str> {
     let list = row[name].as_array().into_iter().flatten();
     list.map(|it| it.as_str().unwrap()).collect()
 }
+
+#[test]
+fn schema_of_the_relays_own_methods_is_that_of_its_types() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("proto/relay.schema.json");
+    let made = format!("{:#}\n", codex_relay::control::schema::schema());
+    if std::env::var_os("SUITE_WRITE_SCHEMA").is_some() {
+        fs::write(&path, &made).unwrap();
+    }
+    let kept = fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        kept == made,
+        "proto/relay.schema.json is older than src/control: SUITE_WRITE_SCHEMA=1 cargo test schema_of_the_relays"
+    );
+}

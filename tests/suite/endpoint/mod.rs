@@ -4,4 +4,5 @@ mod handshake;
 mod http;
 mod interrupts;
 mod limits;
+mod registrations;
 mod websocket;

@@ -1,6 +1,7 @@
 //! The client as the one who gives the context: `relay/…`, and the `relay` member of its requests.
 
 use codex_relay::commands::witness::Recorded;
+use codex_relay::control::answers::{Info, RouteStatus, Status, Warning};
 use serde_json::{Value, json};
 
 use super::context::{instructions_of, turn};
@@ -136,3 +137,101 @@ async fn children_get_nothing_of_what_the_client_gives(case: Case) {
     assert!(requests.iter().filter(of).all(|it| !it.is_child()));
 }
 matrix!(children_get_nothing_of_what_the_client_gives: transports);
+
+async fn status_tells_what_the_model_was_given(case: Case) {
+    let stage = Stage::set(case).await;
+    let gateway = || stage.relay().option("--context", "client");
+    let mut client = gateway().warned().start().await;
+    let info: Info = read(client.ok("relay/info", json!({})).await);
+    assert_eq!(info.codex_version.as_deref(), Some(case.version.number()));
+    assert_eq!(info.route.status, RouteStatus::Pending);
+    let thread = client.thread("thread/start", json!({})).await;
+    let member = json!({
+        "context": {"sections": [{"name": "persona", "text": persona::MARKER}]},
+        "references": [{"name": "notes", "text": "n"}],
+    });
+    turn(&mut client, &thread, "[commands 1]", member.clone()).await;
+    let from = client.inbox.len();
+    let spawn = json!({"relay": member});
+    client.turn_with(&thread, "[spawn]", spawn).await;
+    let is_child = |params: &Value| params["threadId"] != thread.as_str();
+    client.notification(from, "turn/completed", is_child).await;
+    let status: Status = read(client.ok("relay/status", json!({"threadId": thread})).await);
+    let [told] = &status.threads[..] else {
+        panic!("{status:?}");
+    };
+    assert_eq!(told.route.status, RouteStatus::Active);
+    assert!(
+        told.route
+            .upstream_host
+            .as_deref()
+            .unwrap()
+            .starts_with("127.0.0.1:")
+    );
+    assert_eq!(
+        (&*told.context.from, told.context.bytes),
+        ("turn", persona::MARKER.len())
+    );
+    assert_eq!(told.context.sources[0].name, "persona");
+    assert_eq!(told.references[0].state, "delivered");
+    // Two turns of two steps each.
+    assert_eq!(told.requests.injected.turn, 4, "{told:?}");
+    assert_eq!(told.last_injection.as_ref().unwrap().requests, 2);
+    let requests = stage.endpoint.model_requests();
+    let of_child = requests.iter().filter(|it| it.is_child()).count();
+    let turn = told.turn.as_ref().unwrap();
+    assert_eq!(turn.requests.untouched.child, of_child as u64, "{told:?}");
+    assert!(of_child > 0);
+    assert_eq!((told.requests.refused, told.bypasses), (0, 0));
+    let info: Info = read(client.ok("relay/info", json!({})).await);
+    assert_eq!(info.route.status, RouteStatus::Active);
+    assert!(client.close().await.success());
+}
+matrix!(status_tells_what_the_model_was_given: transports);
+
+async fn turn_of_codex_itself_is_refused_after_a_text_for_one_turn(case: Case) {
+    let stage = Stage::set(case).await;
+    let gateway = || stage.relay().option("--context", "client");
+    let mut client = gateway().warned().start().await;
+    let thread = client.thread("thread/start", json!({})).await;
+    set(&mut client, &thread, "turn", persona::MARKER).await;
+    turn(&mut client, &thread, "one", Value::Null).await;
+    let from = client.inbox.len();
+    let goal = story::pursue_goal(&mut client, &thread).await;
+    assert_eq!(goal["status"], "failed", "{goal}");
+    assert!(
+        goal.to_string().contains("registered for one turn only"),
+        "{goal}"
+    );
+    let is_stale = |params: &Value| params["reason"] == "generation_stale";
+    let warning = client.notification(from, "relay/warning", is_stale).await;
+    let warning: Warning = read(warning);
+    assert_eq!(warning.thread_id.as_deref(), Some(&*thread));
+    let status: Status = read(client.ok("relay/status", json!({})).await);
+    let refusal = status.threads[0].last_refusal.as_ref().unwrap();
+    assert_eq!(
+        (&refusal.reason, &refusal.message),
+        (&warning.reason, &warning.message)
+    );
+    assert!(client.close().await.success());
+    // For the thread it may have it, and a client that didn't ask isn't told of anything.
+    let mut client = gateway().start().await;
+    let thread = client.thread("thread/start", json!({})).await;
+    set(&mut client, &thread, "thread", persona::MARKER).await;
+    let goal = story::pursue_goal(&mut client, &thread).await;
+    assert_eq!(goal["status"], "completed", "{goal}");
+    let heard = client.inbox.since(0);
+    assert!(
+        heard
+            .iter()
+            .all(|line| line.method() != Some("relay/warning"))
+    );
+    assert!(client.close().await.success());
+}
+matrix!(turn_of_codex_itself_is_refused_after_a_text_for_one_turn: new);
+
+/// Reads an answer back into its type: nothing is missing, nothing is unknown.
+fn read<T: serde::de::DeserializeOwned>(value: Value) -> T {
+    let shown = value.to_string();
+    serde_json::from_value(value).unwrap_or_else(|error| panic!("{error}: {shown}"))
+}

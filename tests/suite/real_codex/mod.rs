@@ -3,6 +3,7 @@
 //! The model is an endpoint on loopback that does what the prompt says ([`crate::support::model`]); what codex itself
 //! sends is witnessed by a tap behind it.
 
+mod agents;
 mod bytes;
 mod context;
 mod deaths;

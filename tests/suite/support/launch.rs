@@ -166,6 +166,12 @@ impl Launch<'_> {
         self
     }
 
+    /// Asks for the relay's warnings.
+    pub(crate) fn warned(mut self) -> Self {
+        self.capabilities["relay"] = json!(true);
+        self
+    }
+
     /// Leaves `experimentalApi` out.
     pub(crate) fn stable_api(mut self) -> Self {
         self.capabilities = json!({});

@@ -43,6 +43,11 @@ impl Mirror {
         mirror
     }
 
+    /// Starts a relay whose contexts the client gives.
+    pub(crate) async fn of_client() -> Self {
+        Self::with(None, &["--context", "client"]).await
+    }
+
     /// Starts a relay with another upstream, which the test doesn't play.
     pub(crate) async fn towards(upstream: &str) -> Self {
         Self::with(Some(upstream), &[]).await
