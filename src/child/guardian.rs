@@ -92,12 +92,12 @@ fn guard(wire: RawFd, stdin: RawFd) -> io::Result<()> {
         match start(&program, words) {
             Err(error) => {
                 let errno = error.raw_os_error().unwrap_or_default();
-                write!(line, "{}", Report::Failed(errno))
+                line.write_all(Report::Failed(errno).to_string().as_bytes())
             }
             Ok(codex) => {
                 // From here on nothing may fail: a relay that is gone already is no reason to leave
                 // codex alone.
-                let _ = write!(line, "{}", Report::Started(codex));
+                let _ = line.write_all(Report::Started(codex).to_string().as_bytes());
                 drop(line);
                 release_streams();
                 let guardian = Guardian {
