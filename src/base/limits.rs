@@ -98,6 +98,10 @@ pub const MAX_METADATA_BYTES: usize = 1_048_576;
 /// may wait for a codex that doesn't read.
 pub const MAX_HEAD_BYTES: usize = 1_048_576 + 131_072;
 
+/// One read from a connection. / Enough that the calls don't count, and still in the cache when it
+/// is written.
+pub const CONNECTION_READ_BYTES: u64 = 65_536;
+
 /// Header lines of one message.
 pub const MAX_HEADERS: usize = 256;
 

@@ -32,6 +32,7 @@ use crate::upstream::bearer::Bearer;
 use crate::upstream::calls::Calls;
 use crate::upstream::client::Upstream;
 use crate::upstream::destination::Destination;
+use crate::upstream::portion::Portions;
 
 /// What every exchange shares.
 #[derive(Debug)]
@@ -197,7 +198,7 @@ async fn connection(stream: TcpStream, relay: Arc<Relay>, seat: Arc<Seat>) {
         .max_headers(MAX_HEADERS)
         .preserve_header_case(true)
         .auto_date_header(false)
-        .serve_connection(TokioIo::new(stream), service)
+        .serve_connection(TokioIo::new(Portions::of(stream)), service)
         .with_upgrades()
         .await;
     if let Err(error) = served {

@@ -11,6 +11,8 @@ use futures_util::task::AtomicWaker;
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use crate::upstream::portion::Portions;
+
 /// A byte stream both ways.
 pub trait Duplex: AsyncRead + AsyncWrite + Unpin + Send {}
 
@@ -18,7 +20,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Duplex for T {}
 
 /// A connection that is ready for HTTP.
 pub struct Stream {
-    inner: Box<dyn Duplex>,
+    inner: Portions<Box<dyn Duplex>>,
     is_h2: bool,
     kill: Kill,
 }
@@ -58,7 +60,7 @@ impl Stream {
     /// Takes a connection; `is_h2` says that both sides agreed on HTTP/2.
     pub fn new(inner: impl Duplex + 'static, is_h2: bool) -> Self {
         Self {
-            inner: Box::new(inner),
+            inner: Portions::of(Box::new(inner)),
             is_h2,
             kill: Kill::default(),
         }
