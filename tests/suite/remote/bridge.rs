@@ -13,7 +13,6 @@ use tokio_tungstenite::tungstenite::handshake::server::{Request, Response};
 use tokio_tungstenite::{accept_hdr_async, client_async};
 
 use super::far::Door;
-use crate::support::eventually;
 
 /// A WebSocket server here that leads to the one there, message by message.
 #[derive(Debug)]
@@ -75,21 +74,6 @@ impl Bridge {
     /// Lets no message pass, or lets them pass again; they are written down as they come.
     pub(crate) fn hold(&self, is_held: bool) {
         self.shared.is_held.send_replace(is_held);
-    }
-
-    /// Waits until a message with this in it has come.
-    pub(crate) async fn saw(&self, text: &str) {
-        let holds = |it: &Vec<u8>| memchr::memmem::find(it, text.as_bytes()).is_some();
-        let seen = || {
-            self.shared
-                .record
-                .lock()
-                .unwrap()
-                .messages
-                .iter()
-                .any(holds)
-        };
-        eventually(text, || seen().then_some(())).await;
     }
 
     /// What has passed so far.

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use super::needs_superuser;
 use super::model::{FarModel, poured};
+use super::needs_superuser;
 use super::ssh::{Account, Ending};
 use crate::support::blocks::files_before;
 use crate::support::case::Case;

@@ -76,4 +76,4 @@ fn edit(call: &str) -> Value {
 
 /// Writes down what a command sees around it, and waits until the test has looked, too. There is no `PATH` there.
 const LOOK: &str = "PATH=/usr/bin:/bin; pwd > seen; cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ >> seen; \
-    : > looking; until [ -e go ]; do sleep 0.02; done; echo seen by a command";
+    : > looking; until [ -e go ]; do sleep 0.02; done; echo seen by a command; : > said";

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use super::bridge::Bridge;
 use super::far::Far;
-use super::needs_superuser;
 use super::model::FarModel;
+use super::needs_superuser;
 use super::placement::{there, thread_there};
 use crate::support::blocks::files_before;
 use crate::support::case::Case;
@@ -42,7 +42,7 @@ impl Place {
 
     /// Starts a turn, and waits until its command runs there.
     async fn amid_a_command(&self, client: &mut Client, thread: &str, prompt: &str) {
-        for name in ["looking", "go", "edited"] {
+        for name in ["looking", "go", "said", "edited"] {
             // Gone already, or left by the turn before.
             let _ = fs::remove_file(self.far.work().join(name));
         }
@@ -201,7 +201,8 @@ async fn slow_machine_holds_nobody_else_up(case: Case) {
     place.amid_a_command(&mut client, &there, "[far]").await;
     place.bridge.hold(true);
     place.let_the_command_end();
-    place.bridge.saw("process/output").await;
+    let said = place.far.work().join("said");
+    eventually("the command has spoken", || said.exists().then_some(())).await;
     // Nothing comes from there, and everything else goes on.
     let turn = client.turn(&here, "hello").await;
     assert_eq!(turn["status"], "completed", "{turn}");
