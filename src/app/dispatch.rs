@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use clap::Parser;
 use tokio::runtime::Runtime;
 
+use crate::app::process::{say, this_program};
 use crate::app::{heap, run};
 use crate::base::chain::Chain;
 use crate::base::exit::{ExitReason, SOFTWARE, USAGE};
@@ -83,11 +84,6 @@ pub fn main(argv: Vec<OsString>) -> u8 {
             record,
         }),
     }
-}
-
-/// Says something to the person at the terminal.
-pub fn say(words: &str) {
-    let _ = writeln!(std::io::stderr(), "{words}");
 }
 
 fn settings(options: Options) -> Option<Settings> {
@@ -279,13 +275,6 @@ fn with_runtime(work: impl FnOnce(&Runtime) -> u8) -> u8 {
             SOFTWARE
         }
     }
-}
-
-/// The path of this program.
-pub fn this_program() -> Option<PathBuf> {
-    std::env::current_exe()
-        .ok()
-        .filter(|path| path != Path::new(""))
 }
 
 /// One for the streams of the client and codex, one for model requests.

@@ -10,6 +10,7 @@ use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 
+use crate::app::process::this_program;
 use crate::base::ids::hex;
 use crate::base::limits::{MAX_ERRANDS, MAX_OWN_ANSWERS};
 use crate::base::secret::Secret;
@@ -105,7 +106,7 @@ pub struct Parts {
 
 /// Opens the endpoint, then starts codex and the pumps.
 pub async fn start(settings: Settings, codex_args: Vec<OsString>) -> Result<Parts, StartError> {
-    let this = super::dispatch::this_program();
+    let this = this_program();
     let found = find_codex(&settings, this.as_deref())?;
     let (socket, port) = listener::bind().await.map_err(StartError::Listen)?;
     let secret = secret()?;

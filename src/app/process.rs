@@ -1,6 +1,21 @@
 //! What holds for this process as a whole.
 
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+
+/// Says something to the person at the terminal.
+pub fn say(words: &str) {
+    let _ = writeln!(std::io::stderr(), "{words}");
+}
+
+/// The path of this program.
+pub fn this_program() -> Option<PathBuf> {
+    std::env::current_exe()
+        .ok()
+        .filter(|path| path != Path::new(""))
+}
 
 /// Keeps memory out of core dumps, and makes room for descriptors.
 ///
@@ -9,10 +24,6 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 /// (`has_credential`) its environment and memory are closed to other processes of the user, the
 /// commands that codex runs among them. Programs that are started later inherit the limits.
 pub fn harden(has_credential: bool) {
-    #[cfg(target_os = "linux")]
-    if has_credential && let Err(error) = nix::sys::prctl::set_dumpable(false) {
-        tracing::warn!(%error, "this process can't be closed to others of the user");
-    }
     // Handlers of core dumps that the kernel pipes into don't heed the limit: they get a dump
     // without memory.
     #[cfg(target_os = "linux")]
@@ -24,6 +35,11 @@ pub fn harden(has_credential: bool) {
     limit(Resource::RLIMIT_NOFILE, |soft, hard| {
         soft.max(hard.min(DESCRIPTORS))
     });
+    // Last: our own files in /proc are the superuser's then.
+    #[cfg(target_os = "linux")]
+    if has_credential && let Err(error) = nix::sys::prctl::set_dumpable(false) {
+        tracing::warn!(%error, "this process can't be closed to others of the user");
+    }
 }
 
 /// Sets the soft limit, from itself and the hard one.

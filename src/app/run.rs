@@ -8,9 +8,8 @@ use tokio::runtime::Runtime;
 use tokio::task::JoinError;
 use tokio::time::{sleep, sleep_until, timeout};
 
-use crate::app::dispatch::say;
 use crate::app::parts::{Part, Parts, StartError, start};
-use crate::app::process;
+use crate::app::process::{self, say};
 use crate::base::chain::Chain;
 use crate::base::exit::ExitReason;
 use crate::base::limits::KILLED_GRACE;

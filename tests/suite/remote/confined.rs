@@ -7,11 +7,11 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use super::needs_superuser;
 use crate::support::blocks::files_before;
 use crate::support::case::Case;
 use crate::support::client::Client;
 use crate::support::launch::Launch;
+use crate::support::needs_superuser;
 use crate::support::persona::{self, MARKER};
 use crate::support::stage::Stage;
 use crate::support::story;

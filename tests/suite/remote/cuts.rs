@@ -7,7 +7,6 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use super::model::{FarModel, poured};
-use super::needs_superuser;
 use super::ssh::{Account, Ending};
 use crate::support::blocks::files_before;
 use crate::support::case::Case;
@@ -15,6 +14,7 @@ use crate::support::client::Client;
 use crate::support::eventually;
 use crate::support::inbox::Line;
 use crate::support::launch;
+use crate::support::needs_superuser;
 use crate::support::persona;
 use crate::support::processes::none_marked;
 use crate::support::stage::Stage;

@@ -11,10 +11,10 @@ use serde_json::json;
 use tokio::process::Command;
 
 use super::far::Far;
-use super::needs_superuser;
 use crate::support::PATIENCE;
 use crate::support::case::Case;
 use crate::support::model::Model;
+use crate::support::needs_superuser;
 use crate::support::persona;
 use crate::support::stage::Stage;
 

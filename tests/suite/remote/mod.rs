@@ -15,11 +15,3 @@ mod pipes;
 mod placement;
 mod search;
 mod ssh;
-
-/// Asserts that networks, mounts and accounts of our own can be made.
-fn needs_superuser() {
-    assert!(
-        nix::unistd::geteuid().is_root(),
-        "this test makes a network, mounts or accounts of its own: run it as the superuser"
-    );
-}

@@ -2,6 +2,8 @@
 
 use std::fs;
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 
 use nix::sys::signal::Signal;
 use serde_json::json;
@@ -13,7 +15,7 @@ use tokio::time::timeout;
 use crate::support::client::Client;
 use crate::support::processes::descriptors;
 use crate::support::standin::{ANSWERS, StandIn};
-use crate::support::{PATIENCE, eventually};
+use crate::support::{PATIENCE, eventually, needs_superuser};
 
 /// Answers what a session needs; its input is kept.
 fn session() -> String {
@@ -45,13 +47,9 @@ async fn ask(address: SocketAddr, path: &str) -> String {
     answer
 }
 
-/// Needs a second user: only the superuser can be one.
 #[tokio::test]
 async fn another_user_is_cut_off_unread_even_with_the_secret() {
-    if !nix::unistd::geteuid().is_root() {
-        eprintln!("not run: only the superuser can ask as another user");
-        return;
-    }
+    needs_superuser();
     let place = StandIn::new();
     let (client, address, path) = routed(&place).await;
     let head = head(address, &path).replace("\r\n", "\\r\\n");
@@ -167,4 +165,36 @@ echo '{\"method\":\"ready\"}'; exec cat";
     })
     .await;
     assert!(client.close().await.success());
+}
+
+#[tokio::test]
+async fn relay_with_a_credential_is_closed_to_others_of_its_user() {
+    needs_superuser();
+    let place = StandIn::new();
+    let program = place.program("exec cat");
+    let open = fs::Permissions::from_mode(0o777);
+    fs::set_permissions(place.folder(), open).unwrap();
+    for is_told in [false, true] {
+        let mut relay = place.relay(&program);
+        relay.env("KEY", "Brackenwort-5").uid(65534).gid(65534);
+        if is_told {
+            relay.env("CODEX_RELAY_UPSTREAM_BEARER_ENV", "KEY");
+        }
+        let client = Client::spawn(relay);
+        client.send(&json!({"method": "note"})).await;
+        client.notification(0, "note", |_| true).await;
+        let environment = format!("/proc/{}/environ", client.pid());
+        let shown = || {
+            let mut cat = std::process::Command::new("cat");
+            let output = cat.arg(&environment).uid(65534).gid(65534).output();
+            String::from_utf8(output.unwrap().stdout).unwrap()
+        };
+        if is_told {
+            let is_shut = || shown().is_empty().then_some(());
+            eventually("nobody else can read it", is_shut).await;
+        } else {
+            assert!(shown().contains("Brackenwort-5"), "{}", client.stderr());
+        }
+        assert!(client.close().await.success());
+    }
 }

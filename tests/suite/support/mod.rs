@@ -42,3 +42,11 @@ pub(crate) async fn eventually<T>(what: &str, mut found: impl FnMut() -> Option<
         .await
         .unwrap_or_else(|_| panic!("waited in vain until {what}"))
 }
+
+/// Asserts that networks, mounts and accounts of our own can be made, and other users asked.
+pub(crate) fn needs_superuser() {
+    assert!(
+        nix::unistd::geteuid().is_root(),
+        "this test makes networks, mounts or processes of other users: run it as the superuser"
+    );
+}
