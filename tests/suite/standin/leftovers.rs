@@ -5,9 +5,9 @@ use std::fs;
 use nix::sys::signal::Signal;
 
 use crate::support::client::Client;
-use crate::support::eventually;
 use crate::support::processes::{Process, eventually_one, marked, none_marked};
 use crate::support::standin::StandIn;
+use crate::support::{eventually, needs_superuser};
 
 /// A tool in a session of its own that heeds nothing, and codex's child; it has a child in turn,
 /// in a further session.
@@ -156,14 +156,10 @@ async fn many_starts_and_stops_leave_nothing() {
     }
 }
 
-/// As the first process of a container nobody else reaps. Needs a namespace of our own: only the
-/// superuser gets one everywhere.
+/// As the first process of a container nobody else reaps.
 #[tokio::test]
 async fn first_process_of_a_container_keeps_no_zombies() {
-    if !nix::unistd::geteuid().is_root() {
-        eprintln!("not run: only the superuser may make a process namespace everywhere");
-        return;
-    }
+    needs_superuser();
     let place = StandIn::new();
     let program = place.program(
         "n=0; while [ $n -lt 1000 ]; do (sleep 0 &); n=$((n+1)); done
