@@ -63,6 +63,8 @@ pub struct OfThread {
 pub struct ThreadMember {
     /// The context of the thread's turns.
     pub context: Option<Context>,
+    /// The developer policy; an empty text withdraws the one before.
+    pub policy: Option<String>,
     /// What its turns are for.
     pub kind: Option<Kind>,
     /// Whose overlay they get.

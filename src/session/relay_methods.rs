@@ -92,8 +92,11 @@ impl Session {
             }
             RelayMethod::ContextSet => {
                 let params = context_set(params)?;
-                let thread = params.thread.as_ref().map(ThreadId::as_str);
-                if let Some(denial) = self.cannot_give(thread, true) {
+                let denial = match &params.thread {
+                    Some(thread) => self.cannot_keep(Some(thread.as_str())),
+                    None => self.cannot_give(),
+                };
+                if let Some(denial) = denial {
                     return Err(Fault::Denial(denial));
                 }
                 let id = id.clone();
@@ -107,16 +110,16 @@ impl Session {
         }
     }
 
-    /// Why the client can't give a context, with `gives` for `thread` or for one that is to come.
-    pub(super) fn cannot_give(&self, thread: Option<&str>, gives: bool) -> Option<Denial> {
-        if !gives {
-            return None;
-        }
-        if self.config.supplier == Supplier::Nobody {
-            return Some(Denial::NoContext);
-        }
+    /// Why the client can't give a context at all.
+    pub(super) fn cannot_give(&self) -> Option<Denial> {
+        (self.config.supplier == Supplier::Nobody).then_some(Denial::NoContext)
+    }
+
+    /// Why a context can't be kept for `thread`, or for one that is to come.
+    pub(super) fn cannot_keep(&self, thread: Option<&str>) -> Option<Denial> {
         let is_full = self.registrations.is_full_for(thread);
-        is_full.then(|| Denial::busy("threads have a registered context", MAX_THREADS))
+        let full = || Denial::busy("threads have a registered context", MAX_THREADS);
+        self.cannot_give().or_else(|| is_full.then(full))
     }
 
     /// Puts a registration in force, whose text was put together.

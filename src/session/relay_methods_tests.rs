@@ -7,7 +7,7 @@ use crate::context::given::{compose_given, replace_references};
 use crate::control::answers::{Info, RouteStatus, Status, Warning};
 use crate::session::decide::{Decision, ParentRequest, Purpose};
 use crate::session::machine::{Config, Upstreams};
-use crate::session::relay_member::{OF_BOTH, OF_TURN};
+use crate::session::relay_member::{OF_BOTH, OF_THREAD, OF_TURN};
 use crate::session::tally::{About, Counted, Outcome};
 use crate::wire::edit::apply;
 
@@ -461,6 +461,26 @@ fn context_for_a_thread_that_is_not_open_waits_for_it_but_a_turn_there_is_refuse
 }
 
 #[test]
+fn full_house_takes_texts_that_need_no_place() {
+    let mut story = Story::with_thread();
+    for number in 0..MAX_THREADS {
+        let set = json!({"threadId": number.to_string(), "scope": "thread", "text": "x"});
+        story.set(&set).unwrap();
+    }
+    let busy = |result: Result<Value, Denial>| matches!(result, Err(Denial::Busy { .. }));
+    let set = json!({"threadId": "t", "scope": "turn", "text": "x"});
+    assert!(busy(story.set(&set)));
+    let start = json!({"relay": {"context": {"text": "x"}}});
+    assert!(busy(story.call("thread/start", &start)));
+    let member = json!({"context": {"text": "own"}});
+    assert_eq!(story.turn("t", &member), "own");
+    story
+        .set(&json!({"scope": "thread", "text": "default"}))
+        .unwrap();
+    assert_eq!(story.turn("t", &Value::Null), "default");
+}
+
+#[test]
 fn nothing_is_taken_where_contexts_are_switched_off() {
     let mut story = Story::of(Supplier::Nobody);
     story.open("t", &json!({}));
@@ -625,7 +645,10 @@ fn schema_names_what_is_read_and_nothing_else() {
         names.sort_unstable();
         names.into_iter().map(str::to_owned).collect()
     };
-    assert_eq!(names("ThreadMember"), sorted(OF_BOTH.to_vec()));
+    assert_eq!(
+        names("ThreadMember"),
+        sorted([&OF_BOTH[..], &OF_THREAD[..]].concat())
+    );
     assert_eq!(
         names("TurnMember"),
         sorted([&OF_BOTH[..], &OF_TURN[..]].concat())

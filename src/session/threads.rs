@@ -100,7 +100,8 @@ impl Session {
         let denial = if is_full {
             Some(Denial::busy("threads are open", MAX_THREADS))
         } else {
-            self.cannot_give(named.as_deref(), member.context.is_some())
+            let keep = || self.cannot_keep(named.as_deref());
+            member.context.as_ref().and_then(|_| keep())
         };
         if let Some(denial) = denial {
             return self.refuse(request.id, denial);

@@ -94,7 +94,7 @@ impl Session {
             .is_some_and(|id| self.registrations.turn(id.as_str()).is_some());
         let is_given = member.context.is_some() || has_slot;
         let gives = member.context.is_some() || member.references.is_some();
-        if let Some(denial) = self.cannot_give(None, gives).filter(|_| gives) {
+        if let Some(denial) = self.cannot_give().filter(|_| gives) {
             return self.refuse(request.id, denial);
         }
         let Some(thread) = thread.filter(|_| is_known) else {

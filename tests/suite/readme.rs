@@ -6,6 +6,7 @@ use std::path::Path;
 
 use codex_relay::base::limits;
 use codex_relay::base::reason::Reason;
+use codex_relay::session::methods::RelayMethod;
 
 fn readme() -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap()
@@ -53,6 +54,14 @@ fn every_option_is_explained() {
 }
 
 #[test]
+fn every_method_of_the_relay_is_explained() {
+    let told = first_cells("| method | params | result |");
+    let mut known = RelayMethod::ALL.map(|(name, _)| name);
+    known.sort_by_key(|name| told.iter().position(|it| it == name));
+    assert_eq!(told, known);
+}
+
+#[test]
 fn limits_are_those_of_the_code() {
     let text = readme();
     let grouped = |number: usize| {
@@ -70,6 +79,7 @@ fn limits_are_those_of_the_code() {
         limits::MAX_BODY_BYTES,
         limits::MAX_METADATA_BYTES,
         limits::MAX_THREADS,
+        limits::MAX_REFERENCES_BYTES,
         limits::FILE_BUDGET_CHARS,
         limits::USER_BUDGET_CHARS,
         limits::TOTAL_BUDGET_CHARS,

@@ -235,3 +235,56 @@ fn read<T: serde::de::DeserializeOwned>(value: Value) -> T {
     let shown = value.to_string();
     serde_json::from_value(value).unwrap_or_else(|error| panic!("{error}: {shown}"))
 }
+
+async fn threads_that_come_back_get_what_is_given_for_them(case: Case) {
+    let stage = Stage::set(case).await;
+    let gateway = || stage.relay().option("--context", "client");
+    let mark = |name: &str| format!("{}-{name}.", persona::MARKER);
+    let mut client = gateway().start().await;
+    let thread = client.thread("thread/start", json!({})).await;
+    set(&mut client, &thread, "thread", &mark("first")).await;
+    turn(&mut client, &thread, "one", Value::Null).await;
+    assert!(client.close().await.success());
+    let mut client = gateway().start().await;
+    set(&mut client, &thread, "thread", &mark("second")).await;
+    client
+        .thread("thread/resume", json!({"threadId": thread}))
+        .await;
+    turn(&mut client, &thread, "two", Value::Null).await;
+    let relay = json!({"context": {"text": mark("fork")}});
+    let fork = json!({"threadId": thread, "excludeTurns": true, "relay": relay});
+    let fork = client.thread("thread/fork", fork).await;
+    turn(&mut client, &fork, "three", Value::Null).await;
+    turn(&mut client, &thread, "four", Value::Null).await;
+    let relay = json!({"context": {"text": mark("third")}});
+    let resume = json!({"threadId": thread, "relay": relay});
+    client.thread("thread/resume", resume).await;
+    turn(&mut client, &thread, "five", Value::Null).await;
+    let plain = json!({"threadId": thread, "excludeTurns": true});
+    let plain = client.thread("thread/fork", plain).await;
+    turn(&mut client, &plain, "six", Value::Null).await;
+    assert!(client.close().await.success());
+    for (thread, prompt, name) in [
+        (&thread, "one", "first"),
+        (&thread, "two", "second"),
+        (&fork, "three", "fork"),
+        (&thread, "four", "second"),
+        (&thread, "five", "third"),
+    ] {
+        let told = instructions_of(&stage, thread, prompt);
+        assert!(told.ends_with(&mark(name)), "{prompt}: {told}");
+        assert_eq!(told.matches(persona::MARKER).count(), 1, "{prompt}");
+    }
+    let told = instructions_of(&stage, &plain, "six");
+    assert!(!told.contains(persona::MARKER), "a fork starts anew");
+    for request in stage.endpoint.model_requests() {
+        assert!(
+            persona::copies(&request, persona::MARKER) <= 1,
+            "{request:?}"
+        );
+    }
+    let files = stage.files_of_codex().into_iter();
+    let holders: Vec<_> = files.filter(|it| holds(it, persona::MARKER)).collect();
+    assert!(holders.is_empty(), "{holders:?}");
+}
+matrix!(threads_that_come_back_get_what_is_given_for_them: transports);
