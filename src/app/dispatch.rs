@@ -233,6 +233,7 @@ fn doctor(settings: Settings, json: bool) -> u8 {
         feed: settings.feed,
         max_context_bytes: settings.max_context_bytes,
         destination: settings.destination,
+        bearer: settings.bearer,
         way_out: settings.way_out,
     };
     with_runtime(|runtime| {

@@ -8,6 +8,7 @@ use tokio::time::timeout;
 use super::report::{Check, Status};
 use super::run::timed;
 use crate::base::limits::DOCTOR_DEADLINE;
+use crate::upstream::bearer::Credential;
 use crate::upstream::client::{Upstream, Usage, never};
 use crate::upstream::destination::Base;
 use crate::upstream::dial::{Dialer, WayOut};
@@ -17,9 +18,13 @@ use crate::upstream::resolve::Resolver;
 
 /// Looks at name, proxy, connection, TLS and an answer of `base`. The first that fails is the last
 /// that is looked at.
-pub(super) async fn look(base: &Base, way: &WayOut, has_http_proxy: bool) -> Vec<Check> {
+pub(super) async fn look(
+    base: &Base,
+    (way, has_http_proxy): (&WayOut, bool),
+    credential: Option<Credential>,
+) -> Vec<Check> {
     let mut checks = Vec::new();
-    let Some(steps) = Steps::of(base, way) else {
+    let Some(steps) = Steps::of(base, way, credential) else {
         let found = format!("{} is no URL", base.host());
         return vec![Check::new("upstream", Status::Failed, found)];
     };
@@ -40,12 +45,13 @@ struct Steps<'a> {
     way: &'a WayOut,
     target: Uri,
     proxy: Option<String>,
+    credential: Option<Credential>,
 }
 
 type Failed = (&'static str, Fault, std::time::Duration);
 
 impl<'a> Steps<'a> {
-    fn of(base: &'a Base, way: &'a WayOut) -> Option<Self> {
+    fn of(base: &'a Base, way: &'a WayOut, credential: Option<Credential>) -> Option<Self> {
         let target = base.join("/models?client_version=0.0.0").ok()?;
         let proxy = way.proxies.choose(&target).map(Proxy::address);
         Some(Self {
@@ -53,6 +59,7 @@ impl<'a> Steps<'a> {
             way,
             target,
             proxy,
+            credential,
         })
     }
 
@@ -103,24 +110,39 @@ impl<'a> Steps<'a> {
         }
         let (answer, took) = timed(self.ask()).await;
         let status = answer.map_err(|fault| ("upstream", fault, took))?;
-        let found = format!(
-            "{} answers {status} to a request without credentials",
-            self.base.host()
-        );
-        let check = if status >= 500 {
+        let check = self.judge(status);
+        checks.push(check.took(took));
+        Ok(())
+    }
+
+    /// What the upstream's answer means.
+    fn judge(&self, status: u16) -> Check {
+        let with = match &self.credential {
+            Some(_) => "with the relay's credential",
+            None => "without credentials",
+        };
+        let host = self.base.host();
+        let found = format!("{host} answers {status} to a request {with}");
+        let is_refused = self.credential.is_some() && matches!(status, 401 | 403);
+        if is_refused {
+            let check = Check::new("upstream", Status::Failed, found);
+            check.advise("the upstream doesn't take the credential: get another one")
+        } else if status >= 500 {
             let check = Check::new("upstream", Status::Warning, found);
             check.advise("the service has trouble of its own; try again later")
         } else {
             Check::new("upstream", Status::Ok, found)
-        };
-        checks.push(check.took(took));
-        Ok(())
+        }
     }
 
     async fn ask(&self) -> Result<u16, Fault> {
         let body = Empty::<Bytes>::new().map_err(never).boxed_unsync();
         let request = Request::get(self.target.clone()).body(body);
-        let request = request.map_err(|error| Fault::lasting(Hop::Upstream, error.to_string()))?;
+        let mut request =
+            request.map_err(|error| Fault::lasting(Hop::Upstream, error.to_string()))?;
+        if let Some(credential) = &self.credential {
+            credential.replace_in(request.headers_mut());
+        }
         let upstream = Upstream::new(self.way.clone());
         let sent = timeout(DOCTOR_DEADLINE, upstream.send(request, Usage::Exchange)).await;
         match sent {

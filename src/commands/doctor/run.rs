@@ -21,6 +21,7 @@ use crate::context::wish::Wish;
 use crate::feed::source::Feed;
 use crate::session::eligibility::AccountKind;
 use crate::session::version::{CodexVersion, Support};
+use crate::upstream::bearer::{Bearer, Credential};
 use crate::upstream::destination::Destination;
 use crate::upstream::dial::WayOut;
 
@@ -41,6 +42,8 @@ pub struct DoctorConfig {
     pub max_context_bytes: usize,
     /// How an upstream is chosen.
     pub destination: Destination,
+    /// The credential to go there with, where it isn't codex's.
+    pub bearer: Option<Arc<Bearer>>,
     /// How the relay gets there.
     pub way_out: WayOut,
 }
@@ -65,8 +68,26 @@ pub async fn run(config: DoctorConfig) -> Report {
         .destination
         .of_account(account == Some(AccountKind::ChatGpt));
     let has_http_proxy = has(&config, "HTTP_PROXY") || has(&config, "http_proxy");
-    checks.extend(network::look(&base, &config.way_out, has_http_proxy).await);
+    let credential = match &config.bearer {
+        Some(bearer) => credential(bearer, &mut checks).await,
+        None => None,
+    };
+    let way = (&config.way_out, has_http_proxy);
+    checks.extend(network::look(&base, way, credential).await);
     Report { checks }
+}
+
+/// Gets the credential that the relay brings itself.
+async fn credential(bearer: &Bearer, checks: &mut Vec<Check>) -> Option<Credential> {
+    let (found, took) = timed(bearer.current()).await;
+    let option = bearer.option();
+    let check = match &found {
+        Ok(_) => Check::new("credential", Status::Ok, format!("{option} gives one")),
+        Err(error) => Check::new("credential", Status::Failed, format!("{option} {error}"))
+            .advise("it must give one word: see the file, or run the command by hand"),
+    };
+    checks.push(check.took(took));
+    found.ok()
 }
 
 /// Runs a step and says how long it took.

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 use codex_relay::commands::endpoint::{Endpoint, OverHttp, Reply, Script, Upgrade};
 use codex_relay::commands::witness::Recorded;
 use http::StatusCode;
-use serde_json::json;
+use serde_json::{Value, json};
+use tokio::process::Command;
 
 use crate::support::case::{Case, Transport};
 use crate::support::client::Client;
@@ -46,6 +47,11 @@ impl Script for Guarded {
         let refusal = self.refusal(request);
         // The messages of a WebSocket come with the head of its handshake.
         refusal.unwrap_or_else(|| Model::default().reply(request))
+    }
+
+    fn other(&self, request: &Recorded) -> Reply {
+        let models = || Reply::json(StatusCode::OK, &json!({"models": []}));
+        self.refusal(request).unwrap_or_else(models)
     }
 
     fn upgrade(&self, request: &Recorded) -> Upgrade {
@@ -278,3 +284,41 @@ async fn threads_go_from_the_gateway_to_a_plain_codex_and_back(case: Case) {
     assert_eq!(keyed.count(), 0, "a plain codex has no credential");
 }
 matrix!(threads_go_from_the_gateway_to_a_plain_codex_and_back: transports);
+
+async fn doctor_says_whether_the_credential_is_taken(case: Case) {
+    let (stage, gateway) = set_stage(case).await;
+    let file = key_file(&stage, KEY);
+    let report = async || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_codex-relay"));
+        command.arg("--codex").arg(&stage.codex.native);
+        command.args(["--upstream", &stage.endpoint.base_url()]);
+        command.arg("--upstream-bearer-file").arg(&file);
+        command.args(["doctor", "--json"]).env_clear();
+        command.env("HOME", &stage.home);
+        command.env("CODEX_HOME", &stage.codex_home);
+        let output = command.output().await.unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(!text.contains(KEY), "{text}");
+        let report: Value = serde_json::from_str(&text).unwrap();
+        let checks = report["checks"].as_array().unwrap().clone();
+        let find = move |name: &str| {
+            let found = checks.iter().find(|check| check["name"] == name);
+            found
+                .unwrap_or_else(|| panic!("no {name} in {text}"))
+                .clone()
+        };
+        (find("credential"), find("upstream"))
+    };
+    let (credential, upstream) = report().await;
+    assert_eq!(credential["status"], "ok", "{credential}");
+    assert_eq!(upstream["status"], "ok", "{upstream}");
+    gateway.takes("another");
+    let (credential, upstream) = report().await;
+    assert_eq!(credential["status"], "ok", "{credential}");
+    assert_eq!(upstream["status"], "failed", "{upstream}");
+    assert!(
+        upstream["found"].as_str().unwrap().contains("401"),
+        "{upstream}"
+    );
+}
+matrix!(doctor_says_whether_the_credential_is_taken: http);
