@@ -245,7 +245,7 @@ pub const MAX_THREADS: usize = 1024;
 
 /// Threads whose developer instructions are remembered, also once they are closed. / A thread that
 /// comes back to the same text needs no second message.
-pub const MAX_TOLD_THREADS: usize = 4096;
+pub const MAX_TOLD_THREADS: usize = 2048;
 
 /// A developer policy, and a client's own developer instructions that it goes behind.
 pub const MAX_POLICY_BYTES: usize = 262_144;

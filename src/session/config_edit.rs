@@ -2,10 +2,11 @@
 
 use std::ops::Range;
 
+use bytes::Bytes;
 use serde_json::Value;
 
 use crate::session::methods::{GENERATION_MEMBER, INSTRUCTIONS_MEMBER, METADATA_MEMBER};
-use crate::wire::edit::Edit;
+use crate::wire::edit::{Edit, apply};
 use crate::wire::envelope::member;
 use crate::wire::{literal, scan};
 
@@ -26,14 +27,45 @@ pub fn route(line: &[u8], params: &Range<usize>, url: &str) -> Option<Edit> {
         let object = [b"{\"openai_base_url\":", &value[..], b"}"].concat();
         return Some(Edit::replace(config, object));
     }
-    if !scan::is_object(line, &config) {
+    route_in(line, &config, url)
+}
+
+/// Plans the edit that gives the object `config` the base URL `url`.
+fn route_in(line: &[u8], config: &Range<usize>, url: &str) -> Option<Edit> {
+    if !scan::is_object(line, config) {
         return None;
     }
-    let Some(old) = member(line, &config, &["openai_base_url"]) else {
+    let value = literal::quote(url);
+    let Some(old) = member(line, config, &["openai_base_url"]) else {
         let pair = [b"\"openai_base_url\":", &value[..]].concat();
-        return Some(first_member(line, &config, &pair));
+        return Some(first_member(line, config, &pair));
     };
     Some(Edit::replace(old, value))
+}
+
+/// Plans the edit that gives the thread with `params`, which has no `config`, the `old` one and the
+/// base URL `url`.
+///
+/// `None` where the old one isn't an object, or the params have one. Nor where it chooses a model:
+/// codex then forgets the one that the thread has come to (0.155.1 and 0.171.0).
+pub fn old_config(line: &[u8], params: &Range<usize>, old: &Bytes, url: &str) -> Option<Edit> {
+    let whole = 0..old.len();
+    if CHOICES
+        .iter()
+        .any(|name| member(old, &whole, &[name]).is_some())
+    {
+        return None;
+    }
+    let routed = route_in(old, &whole, url)?;
+    let old = apply(old, vec![routed]);
+    match member(line, params, &["config"]) {
+        None => {
+            let pair = [b"\"config\":", &old[..]].concat();
+            Some(first_member(line, params, &pair))
+        }
+        Some(own) if scan::is_null(line, &own) => Some(Edit::replace(own, old)),
+        Some(_) => None,
+    }
 }
 
 /// Plans the edit that gives the thread with `params` the developer instructions `text`, in place of
@@ -146,12 +178,17 @@ fn is_empty_object(line: &[u8], range: &Range<usize>) -> bool {
     inner.trim_ascii().is_empty()
 }
 
+/// Settings with which codex takes a thread's model anew.
+const CHOICES: [&str; 4] = [
+    "model",
+    "model_provider",
+    "model_reasoning_effort",
+    "profile",
+];
+
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
-
     use super::*;
-    use crate::wire::edit::apply;
 
     const URL: &str = "http://127.0.0.1:1/s/v1";
 
@@ -199,6 +236,22 @@ mod tests {
         ] {
             assert_eq!(routed(before), Some(after), "{before}");
         }
+    }
+
+    #[test]
+    fn old_config_is_given_again_with_the_route() {
+        let give = |params: &str| {
+            let old = Bytes::from_static(b"{\"a.b\":1}");
+            let edit = old_config(params.as_bytes(), &(0..params.len()), &old, URL)?;
+            let line = apply(&Bytes::from(params.to_owned()), vec![edit]);
+            Some(String::from_utf8(line.to_vec()).unwrap())
+        };
+        let config = format!("\"config\":{{\"openai_base_url\":\"{URL}\",\"a.b\":1}}");
+        assert_eq!(give("{\"t\":1}"), Some(format!("{{{config},\"t\":1}}")));
+        assert_eq!(give("{\"config\":null}"), Some(format!("{{{config}}}")));
+        assert_eq!(give("{\"config\":{}}"), None);
+        let old = Bytes::from_static(b"{\"model\":\"m\"}");
+        assert_eq!(old_config(b"{}", &(0..2), &old, URL), None);
     }
 
     #[test]

@@ -436,6 +436,14 @@ impl Default for Ledger {
 }
 
 impl Told {
+    /// The client's `config` of a thread that is on the route.
+    pub fn routed_config(&self) -> Option<&Bytes> {
+        match &self.config {
+            KeptConfig::Kept(config) if self.is_routed => Some(config),
+            KeptConfig::Kept(_) | KeptConfig::Absent | KeptConfig::TooLarge => None,
+        }
+    }
+
     /// Whether the relay's own words are, or were, in its history.
     pub fn has_ours(&self) -> bool {
         self.past.has_ours

@@ -94,6 +94,31 @@ impl Session {
         }
     }
 
+    /// Plans the edit that gives a thread its route.
+    ///
+    /// The route makes codex load a thread anew that it would have kept as it was: then the thread
+    /// is given its old `config` again, where the client brings none.
+    pub(super) fn route_edit(
+        &self,
+        line: &[u8],
+        params: &Range<usize>,
+        opening: &mut Opening,
+    ) -> Option<Edit> {
+        let url = &self.config.base_url;
+        let known = opening.source.as_ref();
+        let known = known.and_then(|id| self.ledger.find(id.as_str()));
+        if let Some(known) = known
+            && opening.way == ThreadWay::Resume
+            && opening.config == KeptConfig::Absent
+            && let Some(old) = known.routed_config()
+            && let Some(edit) = config_edit::old_config(line, params, old, url)
+        {
+            opening.config = KeptConfig::Kept(old.clone());
+            return Some(edit);
+        }
+        config_edit::route(line, params, url)
+    }
+
     /// The developer instructions that a thread is opened with.
     pub(super) fn opening_text(route: &Route, opening: &Opening, section: Option<&str>) -> Text {
         let is_routed = section.is_none();

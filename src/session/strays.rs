@@ -43,11 +43,10 @@ const ONCE_A_RESUME: [&str; 3] = [
 ];
 
 /// What codex tells of a thread that it loads.
-const OF_A_RESUME: [&str; 6] = [
+const OF_A_RESUME: [&str; 5] = [
     "mcpServer/startupStatus/updated",
     "thread/environment/connected",
     "thread/environment/disconnected",
     "thread/settings/updated",
-    "thread/started",
     "thread/status/changed",
 ];

@@ -15,7 +15,6 @@ use crate::context::orders::Orders;
 use crate::context::snapshot::Snapshot;
 use crate::context::turn_kind::TurnKind;
 use crate::context::wish::Wish;
-use crate::session::config_edit;
 use crate::session::eligibility::Ineligible;
 use crate::session::intercept::{ClientVerdict, Prepare, Request, Target, rewritten};
 use crate::session::machine::{Denial, Meaning, Session};
@@ -215,7 +214,7 @@ impl Session {
         let params = &route.thread.request.params;
         let edit = match ineligible {
             Some(_) => None,
-            None => config_edit::route(line, params, &self.config.base_url),
+            None => self.route_edit(line, params, &mut opening),
         };
         let routed = edit.is_some();
         opening.is_routed = routed;

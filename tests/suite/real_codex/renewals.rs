@@ -62,7 +62,7 @@ async fn renewal_keeps_the_settings_of_the_thread(case: Case) {
     let other = stage.home.join("other");
     fs::create_dir(&other).unwrap();
     let tool = json!({"name": "lamp", "description": "d", "inputSchema": {"type": "object"}});
-    let start = json!({"dynamicTools": [tool], "config": {"model_reasoning_summary": "concise", "web_search": "disabled"}});
+    let start = json!({"dynamicTools": [tool], "config": {"model_reasoning_effort": "high", "web_search": "disabled"}});
     let policy = json!({"type": "workspaceWrite", "writableRoots": [stage.home.display().to_string()], "networkAccess": true});
     let set = json!({
         "cwd": other.display().to_string(),
@@ -153,9 +153,15 @@ matrix!(client_without_experimental_members_is_served_too: http);
 async fn policy_that_changes_before_the_first_turn_is_renewed(case: Case) {
     let stage = Stage::set(case).await;
     let mut client = stage.with_policy(OLD).start().await;
+    let from = client.inbox.len();
     let thread = client.thread("thread/start", json!({})).await;
     stage.policy(NEW);
     turn(&mut client, &thread, "one").await;
+    let lines = client.inbox.since(from);
+    let started = lines
+        .iter()
+        .filter(|it| it.method() == Some("thread/started"));
+    assert_eq!(started.count(), 1, "as without a renewal");
     turn(&mut client, &thread, "two").await;
     story::compact(&mut client, &thread).await;
     turn(&mut client, &thread, "three").await;
@@ -500,6 +506,54 @@ async fn words_that_a_client_resumes_with_are_shown_where_there_is_a_policy(case
     assert!(three.len() == 2 && three[1].contains(&format!("\nSecond words.\n\n{NEW}\n")));
 }
 matrix!(words_that_a_client_resumes_with_are_shown_where_there_is_a_policy: http);
+
+async fn requests_behind_a_renewal_are_answered_in_order(case: Case) {
+    let stage = Stage::set(case).await;
+    let mut client = stage.with_policy(OLD).start().await;
+    let thread = client.thread("thread/start", json!({})).await;
+    turn(&mut client, &thread, "one").await;
+    stage.policy(NEW);
+    let from = client.inbox.len();
+    let input = json!({"threadId": thread, "input": [{"type": "text", "text": "two"}]});
+    let start = json!({"id": "a", "method": "turn/start", "params": input});
+    client.send(&start).await;
+    let read = json!({"threadId": thread});
+    let read = json!({"id": "b", "method": "thread/read", "params": read});
+    client.send(&read).await;
+    client.turn_end(from, &thread).await;
+    client
+        .inbox
+        .wait("b", from, |line| line.value["id"] == "b")
+        .await;
+    client.close_stdin();
+    assert!(client.exit().await.success());
+    let lines = client.inbox.since(0);
+    let ids = lines.iter().filter_map(|line| line.value["id"].as_str());
+    let ids: Vec<_> = ids.collect();
+    assert_eq!(ids, ["a", "b"], "and no id of the relay's own");
+    let named = lines.iter().find(|line| line.value["id"] == "a").unwrap();
+    assert!(named.value["result"]["turn"]["id"].is_string(), "{named:?}");
+    assert_eq!(replaced(&stage.asked(&thread, "two")).len(), 1);
+}
+matrix!(requests_behind_a_renewal_are_answered_in_order: versions);
+
+async fn resume_of_a_thread_that_was_left_keeps_its_config(case: Case) {
+    let stage = Stage::set(case).await;
+    let mut client = stage.relay().start().await;
+    let config = json!({"web_search": "disabled", "model_verbosity": "high"});
+    let start = json!({"config": config, "model": case.version.classic_model()});
+    let thread = client.thread("thread/start", start).await;
+    turn(&mut client, &thread, "one").await;
+    let it = json!({"threadId": thread});
+    client.ok("thread/unsubscribe", it.clone()).await;
+    client.thread("thread/resume", it).await;
+    turn(&mut client, &thread, "two").await;
+    assert!(client.close().await.success());
+    let one = settings(&stage.asked(&thread, "one"));
+    assert_eq!(one[3]["verbosity"], "high");
+    assert_eq!(settings(&stage.asked(&thread, "two")), one);
+}
+matrix!(resume_of_a_thread_that_was_left_keeps_its_config: http);
 
 async fn thread_that_goes_back_is_told_again(case: Case) {
     let stage = Stage::set(case).await;
