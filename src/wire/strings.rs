@@ -40,32 +40,45 @@ pub(super) fn escape_end(text: &[u8], at: usize) -> Option<usize> {
 
 /// Where the string whose content stands at byte `at` ends, behind its closing quote; else the byte
 /// that can't stand there.
-pub(super) fn content_end(text: &[u8], mut at: usize) -> Result<usize, usize> {
+pub(super) fn content_end(text: &[u8], at: usize) -> Result<usize, usize> {
+    let at = skim(text, at);
+    if text.get(at) == Some(&b'"') {
+        return Ok(at + 1);
+    }
+    Err(at)
+}
+
+/// The first byte from `at` on that isn't content of a string: its closing quote, an escape that
+/// isn't whole, what can't stand there, or the end of `text`.
+pub(super) fn skim(text: &[u8], mut at: usize) -> usize {
     'blocks: while let Some(block) = text.get(at..).and_then(<[u8]>::first_chunk) {
         let mut left = specials(block);
         while left != 0 {
             let here = at + left.trailing_zeros() as usize;
-            match text.get(here) {
-                Some(b'"') => return Ok(here + 1),
-                Some(b'\\') => {
-                    let next = escape_end(text, here).ok_or(here)?;
-                    if next >= at + BLOCK_BYTES {
-                        at = next;
-                        continue 'blocks;
-                    }
-                    left &= u64::MAX << (next - at);
-                }
-                _ => return Err(here),
+            let escape = if text.get(here) == Some(&b'\\') {
+                escape_end(text, here)
+            } else {
+                None
+            };
+            let Some(next) = escape else {
+                return here;
+            };
+            if next >= at + BLOCK_BYTES {
+                at = next;
+                continue 'blocks;
             }
+            left &= u64::MAX << (next - at);
         }
         at += BLOCK_BYTES;
     }
     loop {
         match text.get(at) {
-            Some(b'"') => return Ok(at + 1),
-            Some(b'\\') => at = escape_end(text, at).ok_or(at)?,
+            Some(b'\\') => match escape_end(text, at) {
+                Some(next) => at = next,
+                None => return at,
+            },
             Some(byte) if !is_special(*byte) => at += 1,
-            _ => return Err(at),
+            _ => return at,
         }
     }
 }

@@ -4,7 +4,7 @@
 
 use crate::wire::nesting::Nesting;
 use crate::wire::scan::ScanError;
-use crate::wire::strings::{BLOCK_BYTES, is_special, specials};
+use crate::wire::strings::skim;
 
 /// Reads on, part by part.
 #[derive(Debug)]
@@ -93,12 +93,12 @@ impl Walk {
         while let Some(byte) = part.get(at).copied() {
             if let State::Text { is_key } = self.state {
                 if self.within == Within::Plain {
-                    let plain = plain_length(part.get(at..).unwrap_or_default());
+                    let end = skim(part, at);
                     if is_key {
-                        self.keep(part.get(at..at + plain).unwrap_or_default());
+                        self.keep(part.get(at..end).unwrap_or_default());
                     }
-                    if plain > 0 {
-                        at += plain;
+                    if end > at {
+                        at = end;
                         continue;
                     }
                 }
@@ -293,21 +293,6 @@ impl Default for Walk {
     fn default() -> Self {
         Self::new()
     }
-}
-
-/// How much plain content of a string stands at the beginning of `text`.
-fn plain_length(text: &[u8]) -> usize {
-    let mut at = 0;
-    while let Some(block) = text.get(at..).and_then(<[u8]>::first_chunk::<BLOCK_BYTES>) {
-        let found = specials(block);
-        if found != 0 {
-            return at + found.trailing_zeros() as usize;
-        }
-        at += BLOCK_BYTES;
-    }
-    let rest = text.get(at..).unwrap_or_default();
-    let special = rest.iter().position(|byte| is_special(*byte));
-    at + special.unwrap_or(rest.len())
 }
 
 /// Longer than every name that is looked for, each of its characters written as an escape.
