@@ -29,7 +29,7 @@ use crate::telemetry;
 
 /// Runs the program with `argv` and gives its exit code.
 pub fn main(argv: Vec<OsString>) -> u8 {
-    heap::give_back_large_blocks();
+    heap::tune();
     let name = argv.first().map(PathBuf::from).unwrap_or_default();
     if name == Path::new(guardian::NAME) {
         return guardian::main(argv.get(1..).unwrap_or_default());

@@ -1,21 +1,37 @@
-//! How the allocator treats large blocks.
+//! How the allocator treats what is freed.
 
-/// Large blocks are given back to the system as soon as they are freed.
+/// Large blocks are given back to the system as soon as they are freed, and what is left at the end
+/// of the heap beyond what the next requests need.
 ///
 /// glibc raises the size from which it maps a block of its own to that of the largest block freed:
 /// after one message of 32 MiB all others would come from arenas, which keep what they once had, and
-/// the process would stay at its peak. Where the allocator is another, nothing is asked.
+/// the process would stay at its peak. On the other hand every buffer of a connection would be given
+/// back and cleared by the kernel again, which takes longer than what it holds takes to pass: some
+/// stay. One arena for all threads: blocks are freed by another thread than asked for them. Where the
+/// allocator is another, nothing is asked.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-pub(super) fn give_back_large_blocks() {
-    // SAFETY: mallopt(3) is called before there is a second thread, with a documented parameter.
-    let set = unsafe { nix::libc::mallopt(nix::libc::M_MMAP_THRESHOLD, LARGE_BYTES) };
-    debug_assert_eq!(set, 1, "mallopt takes a threshold of 256 KiB");
+pub(super) fn tune() {
+    use nix::libc::{M_ARENA_MAX, M_MMAP_THRESHOLD, M_TRIM_THRESHOLD, mallopt};
+
+    for (parameter, value) in [
+        (M_MMAP_THRESHOLD, LARGE_BYTES),
+        (M_TRIM_THRESHOLD, KEPT_BYTES),
+        (M_ARENA_MAX, 1),
+    ] {
+        // SAFETY: mallopt(3) is called before there is a second thread, with documented parameters.
+        let set = unsafe { mallopt(parameter, value) };
+        debug_assert_eq!(set, 1, "mallopt takes parameter {parameter}");
+    }
 }
 
 /// Asks for nothing: this allocator isn't glibc's.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-pub(super) fn give_back_large_blocks() {}
+pub(super) fn tune() {}
 
 /// From here on a block has pages of its own; setting it also fixes it.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-const LARGE_BYTES: nix::libc::c_int = 256 * 1024;
+const LARGE_BYTES: nix::libc::c_int = 512 * 1024;
+
+/// What stays free at the end of the heap.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+const KEPT_BYTES: nix::libc::c_int = 1024 * 1024;
