@@ -206,6 +206,10 @@ pub const MAX_LINE_BYTES: usize = 64 * 1024 * 1024;
 /// The beginning of a longer line, in which its method is looked for. / Clients write it first.
 pub const LEAD_BYTES: usize = 4096;
 
+/// What fits into a pipe before its writer waits. / Systems grant a MiB; a long line needs several
+/// rounds all the same.
+pub const PIPE_BYTES: usize = 256 * 1024;
+
 /// One read from a pipe.
 pub const PIPE_READ_BYTES: usize = 64 * 1024;
 

@@ -17,6 +17,7 @@ use crate::base::limits::START_DEADLINE;
 use crate::child::command::Config;
 use crate::child::group::{Group, reason};
 use crate::child::guardian::{CLOSE_STDIN, KILL, NAME, TERMINATE};
+use crate::child::pipe::widen;
 use crate::child::report::Report;
 use crate::child::{order, sys};
 
@@ -74,6 +75,8 @@ impl Codex {
         let Some((stdout, stderr)) = guardian.stdout.take().zip(guardian.stderr.take()) else {
             return Err(io::ErrorKind::BrokenPipe.into());
         };
+        widen(&stdin);
+        widen(&stdout);
         ours.set_nonblocking(true)?;
         let mut codex = Self {
             guardian,

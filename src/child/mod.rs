@@ -7,6 +7,7 @@ pub mod group;
 pub mod guardian;
 mod kin;
 mod order;
+pub mod pipe;
 mod report;
 pub mod signals;
 #[expect(

@@ -17,6 +17,8 @@ use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::unix::pipe;
 
+use crate::child::pipe::widen;
+
 /// A stream to read.
 pub type Input = Box<dyn AsyncRead + Send + Unpin>;
 
@@ -27,7 +29,10 @@ pub type Output = Box<dyn AsyncWrite + Send + Unpin>;
 pub fn input() -> Input {
     match kind(io::stdin()) {
         Kind::Pipe => match pipe::OpenOptions::new().open_receiver("/proc/self/fd/0") {
-            Ok(pipe) => Box::new(pipe),
+            Ok(pipe) => {
+                widen(&pipe);
+                Box::new(pipe)
+            }
             Err(_) => Box::new(tokio::io::stdin()),
         },
         Kind::Socket(socket) => Box::new(socket),
@@ -77,7 +82,10 @@ fn opened(stream: impl AsFd, path: &str) -> Option<Output> {
     match kind(stream) {
         // One whose reader is gone can't be opened: the library's own then says so at the first write.
         Kind::Pipe => match pipe::OpenOptions::new().open_sender(path) {
-            Ok(pipe) => Some(Box::new(pipe)),
+            Ok(pipe) => {
+                widen(&pipe);
+                Some(Box::new(pipe))
+            }
             Err(_) => None,
         },
         Kind::Socket(socket) => Some(Box::new(socket)),
