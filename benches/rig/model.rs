@@ -158,35 +158,38 @@ fn talk(mut wire: impl Wire, mut buffer: Vec<u8>, ledger: &Ledger) -> Option<()>
     let mut filled = buffer.len();
     buffer.resize(FIRST_BYTES, 0);
     loop {
-        let mut message = Vec::new();
+        let mut fragments = Vec::new();
+        let mut at = 0;
         loop {
             let (head, size) = loop {
-                if let Parsed::Head { head, size } = FrameHead::parse(&buffer[..filled]) {
+                if let Parsed::Head { head, size } = FrameHead::parse(&buffer[at..filled]) {
                     break (head, size);
                 }
                 filled += read(&mut wire, &mut buffer[filled..])?;
             };
-            let whole = size + usize::try_from(head.length).ok()?;
-            if buffer.len() < whole + FIRST_BYTES {
-                buffer.resize(whole + FIRST_BYTES, 0);
+            let end = at + size + usize::try_from(head.length).ok()?;
+            if buffer.len() < end + FIRST_BYTES {
+                buffer.resize(end + FIRST_BYTES, 0);
             }
-            while filled < whole {
+            while filled < end {
                 filled += read(&mut wire, &mut buffer[filled..])?;
             }
-            if head.fin {
-                wire.write_all(&reply()).ok()?;
-                wire.flush().ok()?;
-            }
-            if let Some(key) = head.mask {
-                apply_mask(&mut buffer[size..whole], key, 0);
-            }
-            message.extend_from_slice(&buffer[size..whole]);
-            buffer.copy_within(whole..filled, 0);
-            filled -= whole;
+            fragments.push((head, at + size..end));
+            at = end;
             if head.fin {
                 break;
             }
         }
+        wire.write_all(&reply()).ok()?;
+        wire.flush().ok()?;
+        let mut message = Vec::new();
+        for (head, range) in fragments {
+            let payload = &mut buffer[range];
+            apply_mask(payload, head.mask.unwrap_or_default(), 0);
+            message.extend_from_slice(payload);
+        }
+        buffer.copy_within(at..filled, 0);
+        filled -= at;
         ledger.note(&message);
     }
 }

@@ -278,5 +278,6 @@ fn with_runtime(work: impl FnOnce(&Runtime) -> u8) -> u8 {
     }
 }
 
-/// One for the streams of the client and codex, one for model requests.
-const WORKERS: usize = 2;
+/// One: a request and its answer go through several tasks, and between two threads each step would
+/// wait for the other to wake up. What takes long, compression and files, has threads of its own.
+const WORKERS: usize = 1;

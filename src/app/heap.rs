@@ -30,8 +30,8 @@ pub(super) fn tune() {}
 
 /// From here on a block has pages of its own; setting it also fixes it.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-const LARGE_BYTES: nix::libc::c_int = 512 * 1024;
+const LARGE_BYTES: nix::libc::c_int = 1280 * 1024;
 
 /// What stays free at the end of the heap.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-const KEPT_BYTES: nix::libc::c_int = 1024 * 1024;
+const KEPT_BYTES: nix::libc::c_int = 1536 * 1024;
