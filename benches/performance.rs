@@ -32,6 +32,7 @@ fn main() {
     let rounds = rounds(&mut args);
     args.retain(|arg| !arg.starts_with("--"));
     let is_wanted = |part: &str| args.is_empty() || args.iter().any(|arg| arg == part);
+    let before = load();
     let stage = Stage::set();
     let mut results = Results::default();
     if is_wanted("memory") {
@@ -61,6 +62,17 @@ fn main() {
         report::latency(&results.latency);
     }
     goals::print(&results);
+    println!(
+        "\nLoad of the machine before and after: {before} / {}",
+        load()
+    );
+}
+
+/// How many processes wanted a core in the last minute, the rig's own included: beyond the number of
+/// cores, times say little.
+fn load() -> String {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split(' ').next().unwrap_or_default().to_owned()
 }
 
 /// Takes `--rounds N` out of the arguments.

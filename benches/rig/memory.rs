@@ -15,7 +15,7 @@ pub(crate) struct Moment {
     pub(crate) name: &'static str,
     pub(crate) now: (f64, f64),
     pub(crate) peak: (f64, f64),
-    pub(crate) share: f64,
+    pub(crate) together: f64,
 }
 
 pub(crate) fn run(stage: &Stage) -> Vec<Moment> {
@@ -70,6 +70,6 @@ fn moment(name: &'static str, processes: &Processes) -> Moment {
         name,
         now: pair(processes.resident()),
         peak: pair(processes.peak()),
-        share: processes.share(),
+        together: processes.together(),
     }
 }

@@ -1,5 +1,6 @@
 //! What a process takes: time of the processor, memory.
 
+use std::collections::BTreeMap;
 use std::fs;
 
 use nix::sys::signal::{Signal, kill};
@@ -39,10 +40,22 @@ impl Processes {
         self.0.iter().map(|pid| status(*pid, "VmHWM:")).collect()
     }
 
-    /// The share of memory, pages that several processes have counted once in all, in MiB.
-    pub(crate) fn share(&self) -> f64 {
-        let one = |pid: &i32| number(&format!("/proc/{pid}/smaps_rollup"), "Pss:");
-        self.0.iter().map(one).sum()
+    /// Resident memory of all together, in MiB: of a file that several have mapped, what the one with
+    /// the most of it has.
+    pub(crate) fn together(&self) -> f64 {
+        let mut files: BTreeMap<String, f64> = BTreeMap::new();
+        let mut own = 0.0;
+        for pid in &self.0 {
+            for (file, kib) in mappings(*pid) {
+                if file.starts_with('/') {
+                    let most = files.entry(file).or_default();
+                    *most = most.max(kib);
+                } else {
+                    own += kib;
+                }
+            }
+        }
+        (own + files.values().sum::<f64>()) / 1024.0
     }
 
     pub(crate) fn forget_peak(&self) {
@@ -56,6 +69,27 @@ impl Processes {
             let _ = kill(Pid::from_raw(*first), Signal::SIGTERM);
         }
     }
+}
+
+/// What each file has resident in a process, in KiB; what belongs to no file has another name.
+fn mappings(pid: i32) -> BTreeMap<String, f64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap_or_default();
+    let mut found: BTreeMap<String, f64> = BTreeMap::new();
+    let mut file = String::new();
+    for line in text.lines() {
+        let mut words = line.split_whitespace();
+        match words.next() {
+            Some("Rss:") => {
+                let kib = words.next().and_then(|it| it.parse().ok());
+                *found.entry(file.clone()).or_default() += kib.unwrap_or(0.0);
+            }
+            Some(range) if !range.ends_with(':') => {
+                words.nth(4).unwrap_or("-").clone_into(&mut file)
+            }
+            _ => {}
+        }
+    }
+    found
 }
 
 fn children(pid: i32) -> Vec<i32> {

@@ -134,7 +134,7 @@ pub(crate) fn memory(moments: &[Moment]) {
         let (now, peak) = (moment.now, moment.peak);
         println!(
             "| {} | {:.1} + {:.1} | {:.1} + {:.1} | {:.1} |",
-            moment.name, now.0, now.1, peak.0, peak.1, moment.share,
+            moment.name, now.0, now.1, peak.0, peak.1, moment.together,
         );
     }
 }
