@@ -84,7 +84,7 @@ fn mappings(pid: i32) -> BTreeMap<String, f64> {
                 *found.entry(file.clone()).or_default() += kib.unwrap_or(0.0);
             }
             Some(range) if !range.ends_with(':') => {
-                words.nth(4).unwrap_or("-").clone_into(&mut file)
+                words.nth(4).unwrap_or("-").clone_into(&mut file);
             }
             _ => {}
         }
