@@ -32,7 +32,7 @@ pub struct Opening {
     pub kept: Vec<(&'static str, Bytes)>,
     /// The policy that the client gave.
     pub policy: Option<Arc<str>>,
-    /// Whether the client took its native file system away.
+    /// Whether the client took its native file system away, or has it work on other machines alone.
     pub is_without_files: bool,
     /// Whether it is given the private route.
     pub is_routed: bool,
@@ -61,12 +61,49 @@ impl KeptConfig {
     }
 }
 
+/// Where commands of a thread run, as a list of environments says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Places {
+    /// Nowhere: the list is empty.
+    None,
+    /// On this machine, and perhaps on others.
+    Here,
+    /// On other machines alone.
+    Elsewhere,
+}
+
+impl Places {
+    /// Reads the list at `list`; nothing where there is none.
+    pub fn read(line: &[u8], list: &Range<usize>) -> Option<Self> {
+        let environments = scan::elements(line, list.start).ok()?;
+        let is_here = |it: &Range<usize>| {
+            let id = member(line, it, &["environmentId"]).and_then(|at| text(line, &at));
+            id.is_some_and(|id| id == THIS_MACHINE)
+        };
+        Some(if environments.is_empty() {
+            Self::None
+        } else if environments.iter().any(is_here) {
+            Self::Here
+        } else {
+            Self::Elsewhere
+        })
+    }
+
+    /// Whether no folder of the thread is one of this machine.
+    pub fn are_elsewhere(self) -> bool {
+        matches!(self, Self::None | Self::Elsewhere)
+    }
+}
+
+/// What codex calls the machine that it runs on, read from 0.155.1 and 0.171.0.
+const THIS_MACHINE: &str = "local";
+
 /// What codex's answer says of a thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Opened {
     /// It is never written down, so that it can't be resumed.
     pub is_ephemeral: bool,
-    /// It has no native file system.
+    /// It has no native file system on this machine.
     pub is_without_files: bool,
     /// Where codex writes it down.
     pub history: Option<PathBuf>,
@@ -79,10 +116,6 @@ impl Opened {
     pub fn read(line: &Bytes, result: Option<&Range<usize>>) -> Self {
         let find = |name| member(line, result?, &["thread", name]);
         let is_true = |at: Range<usize>| line.get(at) == Some(b"true");
-        let is_empty = |at: Range<usize>| {
-            let elements = scan::elements(line, at.start);
-            elements.is_ok_and(|elements| elements.is_empty())
-        };
         let settings = [("model", "model"), ("effort", "reasoningEffort")]
             .into_iter()
             .chain([("collaborationMode", "collaborationMode")])
@@ -96,10 +129,44 @@ impl Opened {
             settings: Some(Value::Object(settings).to_string().into())
                 .filter(|it: &Bytes| it.len() <= MAX_KEPT_CONFIG_BYTES),
             is_ephemeral: find("ephemeral").is_some_and(is_true),
-            is_without_files: find("environments").is_some_and(is_empty),
+            is_without_files: find("environments")
+                .and_then(|at| Places::read(line, &at))
+                .is_some_and(Places::are_elsewhere),
             history: find("path")
                 .and_then(|at| text(line, &at))
                 .map(PathBuf::from),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn environments_say_where_a_thread_is() {
+        for (list, places) in [
+            ("[]", Some(Places::None)),
+            (
+                r#"[{"environmentId":"local","cwd":"/a"}]"#,
+                Some(Places::Here),
+            ),
+            (
+                r#"[{"environmentId":"far"},{"environmentId":"local"}]"#,
+                Some(Places::Here),
+            ),
+            (
+                r#"[{"environmentId":"far","cwd":"/local"}]"#,
+                Some(Places::Elsewhere),
+            ),
+            (r#"[{"cwd":"/a"}]"#, Some(Places::Elsewhere)),
+            ("null", None),
+        ] {
+            assert_eq!(
+                Places::read(list.as_bytes(), &(0..list.len())),
+                places,
+                "{list}"
+            );
         }
     }
 }

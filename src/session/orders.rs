@@ -16,7 +16,7 @@ use crate::session::intercept::{Ask, ClientVerdict, Patience, Request, Then};
 use crate::session::ledger::{Need, Told};
 use crate::session::machine::{Denial, Meaning, Session};
 use crate::session::methods::{INSTRUCTIONS_MEMBER, ThreadWay};
-use crate::session::opening::{KeptConfig, Opening};
+use crate::session::opening::{KeptConfig, Opening, Places};
 use crate::session::own::OwnId;
 use crate::session::registry::Thread;
 use crate::session::renewal::{Settings, Step, Trouble};
@@ -24,7 +24,6 @@ use crate::session::threads::Route;
 use crate::session::turns::Ready;
 use crate::wire::edit::{Edit, apply};
 use crate::wire::envelope::{Envelope, member, member_text};
-use crate::wire::scan;
 
 /// A turn that waits until its thread's developer instructions are the current ones.
 #[derive(Debug, PartialEq)]
@@ -88,7 +87,7 @@ impl Session {
                 .filter_map(kept)
                 .collect(),
             policy: policy.or_else(|| known.and_then(|it| it.policy.clone())),
-            is_without_files: is_empty_list(line, params, "environments").unwrap_or(false),
+            is_without_files: places(line, params).is_some_and(Places::are_elsewhere),
             is_routed: false,
             source,
         }
@@ -181,8 +180,8 @@ impl Session {
             return self.deliver(line, ready);
         }
         // Codex keeps the environments of a turn for those that follow.
-        if let Some(is_empty) = is_empty_list(line, &ready.turn.request.params, "environments") {
-            self.ledger.set_files(thread, !is_empty);
+        if let Some(places) = places(line, &ready.turn.request.params) {
+            self.ledger.set_files(thread, !places.are_elsewhere());
         }
         let (Some(known), Some(told)) = (known, self.ledger.find(thread)) else {
             return self.deliver(line, ready);
@@ -400,12 +399,9 @@ pub(super) fn own_instructions(line: &[u8], params: &Range<usize>) -> Option<Str
         .or_else(|| member_text(line, params, &["config", "developer_instructions"]))
 }
 
-/// Whether a member is a list without elements; none where it is no list.
-pub(super) fn is_empty_list(line: &[u8], params: &Range<usize>, name: &str) -> Option<bool> {
-    let list = member(line, params, &[name])?;
-    scan::elements(line, list.start)
-        .ok()
-        .map(|it| it.is_empty())
+/// Where params say that commands run, if they say it.
+fn places(line: &[u8], params: &Range<usize>) -> Option<Places> {
+    Places::read(line, &member(line, params, &["environments"])?)
 }
 
 /// The developer instructions of the user's configuration, in codex's answer to `config/read`.
