@@ -9,6 +9,7 @@ mod cuts;
 mod examples;
 mod far;
 mod model;
+mod orders;
 mod outages;
 
 mod pipes;
