@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
+use crate::support::eventually;
 use crate::support::mirror::{Mirror, Peer, SOUL, of_child, of_turn, request};
+use crate::support::processes::descriptors;
 
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
@@ -428,6 +430,7 @@ async fn codex_that_hangs_up_in_a_read_body_ends_the_upload() {
         &of_child(),
         &format!(",\"pad\":\"{}\"", "x".repeat(30_000_000)),
     );
+    let before = descriptors(mirror.client.pid());
     let mut codex = mirror.dial().await;
     codex.write(&mirror.post("", body.as_bytes())).await;
     // The relay has it all by now; the upstream takes the first bytes of it.
@@ -435,6 +438,11 @@ async fn codex_that_hangs_up_in_a_read_body_ends_the_upload() {
     upstream.head().await;
     upstream.exactly(1000).await;
     drop(codex);
+    // The upstream reads on only once the relay has let go of both ends.
+    eventually("the connections are shut", || {
+        (descriptors(mirror.client.pid()) <= before).then_some(())
+    })
+    .await;
     let rest = upstream.rest().await;
     assert!(
         rest.len() < body.len() / 2,
