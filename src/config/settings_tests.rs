@@ -151,3 +151,21 @@ fn file_in_the_home_folder_is_the_default_where_it_exists() {
     let settings = read(&[], vec![("HOME", home.path().display().to_string())]).unwrap();
     assert_eq!(settings.telemetry.level, LevelFilter::OFF);
 }
+
+#[test]
+fn warnings_for_every_client_are_a_flag_of_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("config.toml");
+    let name = file.display().to_string();
+    let of = |text: &str| {
+        std::fs::write(&file, text).unwrap();
+        read(&["--config", &name], vec![])
+    };
+    assert!(!of("").unwrap().notifications);
+    assert!(of("notifications = true").unwrap().notifications);
+    let errors = of("notifications = \"yes\"").unwrap_err().to_string();
+    assert!(
+        errors.contains("notifications: is a TOML string, expected true or false"),
+        "{errors}"
+    );
+}
