@@ -79,6 +79,7 @@ fn client_line(session: &mut Session, line: &Bytes, number: usize) {
                 let prepared = (!number.is_multiple_of(5)).then(prepared);
                 session.on_context(&line, prepare, prepared, fresh())
             }
+            ClientVerdict::Wait(waiting) => session.on_opened(&line, waiting),
             ClientVerdict::Ask(ask) => {
                 let config = Bytes::from_static(b"{\"id\":\"own-1\",\"result\":{\"config\":{}}}\n");
                 let answer = (!number.is_multiple_of(7)).then_some(&config);

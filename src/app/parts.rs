@@ -12,7 +12,6 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use crate::app::process::this_program;
 use crate::base::ids::hex;
-use crate::base::limits::{MAX_ERRANDS, MAX_OWN_ANSWERS};
 use crate::base::secret::Secret;
 use crate::budget::share::Budget;
 use crate::child::codex::{Codex, Streams};
@@ -120,12 +119,7 @@ pub async fn start(settings: Settings, codex_args: Vec<OsString>) -> Result<Part
     let (closings, closed) = watch::channel(0);
     let budget = Budget::new();
     let calls = Calls::default();
-    let (answer, answers) = mpsc::channel(MAX_OWN_ANSWERS);
-    let (errand, errands) = mpsc::channel(MAX_ERRANDS);
-    let own = Own {
-        answers: answer,
-        errands: errand,
-    };
+    let (own, own_end) = Own::new();
     let mut streams = JoinSet::new();
     spawn_writer(&mut streams, lines);
     let warned = (session.clone(), client.clone(), news);
@@ -135,10 +129,9 @@ pub async fn start(settings: Settings, codex_args: Vec<OsString>) -> Result<Part
         feed: settings.feed.clone(),
         orders: settings.orders.clone(),
         client: client.clone(),
-        answers,
+        own: own_end,
         calls: calls.clone(),
         budget: budget.clone(),
-        errands,
     };
     let inbound = spawn_inbound(&mut streams, inbound, pipes.stdin);
     let outbound = Outbound::new(

@@ -67,6 +67,7 @@ impl Talk {
         let mut verdict = self.session.on_client_line(&line);
         loop {
             verdict = match verdict {
+                ClientVerdict::Wait(waiting) => self.session.on_opened(&line, waiting),
                 ClientVerdict::Prepare(prepare) => {
                     let fresh = Generation::new("g").unwrap();
                     let prepared = Some(Arc::clone(&prepared));

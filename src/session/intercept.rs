@@ -63,6 +63,18 @@ pub enum ClientVerdict {
     },
     /// It goes on with these edits.
     Rewrite(Vec<Edit>),
+    /// Codex must have opened its thread first, see [`Session::is_opening`]; then
+    /// [`Session::on_opened`].
+    Wait(Waiting),
+}
+
+/// A turn whose thread is being resumed.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// The thread.
+    pub thread: ThreadId,
+    pub(super) request: Request,
+    pub(super) member: RelayMember,
 }
 
 /// A line that waits for codex's answer to a request of our own.

@@ -18,6 +18,7 @@ use crate::session::delivery::Delivery;
 use crate::session::eligibility::Ineligible;
 use crate::session::ledger::Ledger;
 use crate::session::memory::ToolQuestions;
+use crate::session::methods::ThreadWay;
 use crate::session::opening::Opening;
 use crate::session::orders::Errand;
 use crate::session::own::{OwnId, OwnRequests};
@@ -92,6 +93,8 @@ pub struct Session {
     /// What became of all requests.
     pub(super) totals: Requests,
     pub(super) tools: ToolQuestions,
+    /// How often codex has answered for the opening of a thread.
+    pub(super) openings: u64,
     /// Codex left a question of ours without an answer: it isn't asked again.
     pub(super) is_silent: bool,
 }
@@ -248,6 +251,7 @@ impl Session {
             own: OwnRequests::new(config.own_prefix.clone()),
             is_silent: false,
             tools: ToolQuestions::default(),
+            openings: 0,
             delivery: Delivery::new(),
             ledger: Ledger::new(),
             errands: Vec::new(),
@@ -332,6 +336,23 @@ impl Session {
             let turn = request.turn.as_ref();
             self.routes.requested(request.thread.as_str(), turn);
         }
+    }
+
+    /// How often codex has answered for the opening of a thread.
+    pub fn openings(&self) -> u64 {
+        self.openings
+    }
+
+    /// Whether codex has yet to answer for the resume of a thread.
+    pub fn is_opening(&self, thread: &ThreadId) -> bool {
+        let is_it = |meaning: &Meaning| {
+            let Meaning::Thread { telling, .. } = meaning else {
+                return false;
+            };
+            let opening = &telling.0;
+            opening.way == ThreadWay::Resume && opening.source.as_ref() == Some(thread)
+        };
+        self.pending.count(is_it) > 0
     }
 
     /// What is known of the routes.

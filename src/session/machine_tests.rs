@@ -57,6 +57,7 @@ impl Story {
         self.admitted += u32::from(matches!(verdict, ClientVerdict::Prepare(_)));
         let verdict = loop {
             verdict = match verdict {
+                ClientVerdict::Wait(waiting) => self.session.on_opened(&line, waiting),
                 ClientVerdict::Prepare(prepare) => {
                     let fresh = Generation::new(format!("g{}", self.admitted)).unwrap();
                     let context = Some(prepared(text));
@@ -89,7 +90,8 @@ impl Story {
             | ClientVerdict::Bare { .. }
             | ClientVerdict::Drop
             | ClientVerdict::Interrupt { .. }
-            | ClientVerdict::Prepare(_) => {
+            | ClientVerdict::Prepare(_)
+            | ClientVerdict::Wait(_) => {
                 panic!("each is asked for once")
             }
         }

@@ -140,6 +140,7 @@ impl Session {
                 telling,
                 account,
             } => {
+                self.openings += 1;
                 let said = Opened::read(line, result.as_ref());
                 let folder = result
                     .as_ref()

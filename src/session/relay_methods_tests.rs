@@ -65,6 +65,7 @@ impl Story {
         let mut verdict = self.session.on_client_line(&line);
         loop {
             verdict = match verdict {
+                ClientVerdict::Wait(waiting) => self.session.on_opened(&line, waiting),
                 ClientVerdict::Bare { line: bare, member } => {
                     line = bare;
                     self.session.on_bare_line(&line, member)

@@ -15,7 +15,7 @@ use crate::context::turn_kind::TurnKind;
 use crate::context::wish::Wish;
 use crate::session::config_edit;
 use crate::session::intercept::{
-    Ask, ClientVerdict, Patience, Prepare, Request, Target, Then, rewritten,
+    Ask, ClientVerdict, Patience, Prepare, Request, Target, Then, Waiting, rewritten,
 };
 use crate::session::machine::{Denial, Meaning, Remark, Session};
 use crate::session::own::OwnId;
@@ -68,6 +68,36 @@ impl Session {
             return self.ask_before_turn(request, member);
         }
         let thread = member_text(line, &request.params, &["threadId"]).and_then(ThreadId::new);
+        if let Some(thread) = &thread
+            && self.registry.find(thread.as_str()).is_none()
+            && self.is_opening(thread)
+        {
+            return ClientVerdict::Wait(Waiting {
+                thread: thread.clone(),
+                request,
+                member,
+            });
+        }
+        self.start_turn(line, request, member, thread)
+    }
+
+    /// Goes on with a turn whose thread is open, or can't be waited for any longer.
+    pub fn on_opened(&mut self, line: &Bytes, waiting: Waiting) -> ClientVerdict {
+        let Waiting {
+            thread,
+            request,
+            member,
+        } = waiting;
+        self.start_turn(line, request, member, Some(thread))
+    }
+
+    fn start_turn(
+        &mut self,
+        line: &Bytes,
+        request: Request,
+        member: RelayMember,
+        thread: Option<ThreadId>,
+    ) -> ClientVerdict {
         let known = thread
             .as_ref()
             .and_then(|id| self.registry.find(id.as_str()));

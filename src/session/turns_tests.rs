@@ -43,6 +43,7 @@ impl Story {
             .on_context(&line, prepare, Some(prepared()), fresh());
         loop {
             verdict = match verdict {
+                ClientVerdict::Wait(waiting) => story.session.on_opened(&line, waiting),
                 ClientVerdict::Ask(ask) => {
                     let answer = format!(r#""result":{{"config":{config}}}"#);
                     let answer = answer_to(&ask.question, &answer);
@@ -82,6 +83,7 @@ impl Story {
         let mut verdict = self.session.on_client_line(&line);
         let edits = loop {
             verdict = match verdict {
+                ClientVerdict::Wait(waiting) => self.session.on_opened(&line, waiting),
                 ClientVerdict::Bare { line: bare, member } => {
                     line = bare;
                     self.session.on_bare_line(&line, member)

@@ -5,11 +5,10 @@ use std::io;
 use bytes::Bytes;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufWriter};
-use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
 use crate::base::chain::Chain;
-use crate::base::ids::{Generation, RequestId};
+use crate::base::ids::{Generation, RequestId, ThreadId};
 use crate::base::limits::{
     LEAD_BYTES, MAX_LINE_BYTES, OPTIONAL_ANSWER_DEADLINE, OVERLOAD_PAUSE, OWN_ANSWER_DEADLINE,
     PIPE_READ_BYTES, RENEWAL_DEADLINE,
@@ -22,9 +21,9 @@ use crate::feed::orders::OrdersFeed;
 use crate::feed::source::Feed;
 use crate::session::intercept::{Ask, ClientVerdict, Patience, Prepare};
 use crate::session::machine::{Denial, Remark, Session};
-use crate::session::orders::Errand;
-use crate::session::own::{OwnAnswer, OwnId};
+use crate::session::own::OwnId;
 use crate::session::shared::SharedSession;
+use crate::stdio::outbound::OwnEnd;
 use crate::stdio::writer::OwnLines;
 use crate::upstream::calls::Calls;
 use crate::wire::edit::pieces;
@@ -45,12 +44,10 @@ pub struct Inbound {
     pub orders: OrdersFeed,
     /// The client, for answers of our own.
     pub client: OwnLines,
-    /// Codex's answers to requests of our own.
-    pub answers: mpsc::Receiver<OwnAnswer>,
+    /// What is to be known and sent of requests of our own.
+    pub own: OwnEnd,
     /// The memory for messages in flight.
     pub budget: Budget,
-    /// Requests of our own that nobody waits for.
-    pub errands: mpsc::Receiver<Errand>,
 }
 
 /// Who ended a stream.
@@ -87,7 +84,7 @@ impl Inbound {
             let read = tokio::select! {
                 read = from.read_buf(framer.buffer()) => read,
                 // Nothing may stand in the middle of a line that passes in parts.
-                Some(errand) = self.errands.recv(), if !is_mid_line => {
+                Some(errand) = self.own.errands.recv(), if !is_mid_line => {
                     if write_line(&mut to, &errand.question).await.is_err() {
                         return Side::Codex;
                     }
@@ -208,6 +205,12 @@ impl Inbound {
                     let _ = self.client.send(answer(&id, &denial)).await;
                     return Ok(());
                 }
+                ClientVerdict::Wait(waiting) => {
+                    to.flush().await?;
+                    self.wait_for(&waiting.thread).await;
+                    self.session
+                        .with(|session| session.on_opened(&line, waiting))
+                }
                 ClientVerdict::Prepare(prepare) => {
                     // Lines that wait in the buffer must not wait for the disk.
                     to.flush().await?;
@@ -220,6 +223,19 @@ impl Inbound {
                 }
             };
         }
+    }
+
+    /// Waits until codex has answered for the resume of a thread, or for too long.
+    async fn wait_for(&mut self, thread: &ThreadId) {
+        let opened = async {
+            while self.session.with(|session| session.is_opening(thread)) {
+                // Without codex's stdout nothing comes any more.
+                if self.own.openings.changed().await.is_err() {
+                    return;
+                }
+            }
+        };
+        let _ = timeout(OWN_ANSWER_DEADLINE, opened).await;
     }
 
     /// Asks codex; where it is overloaded, again after a pause that grows. `None` where it doesn't
@@ -256,7 +272,7 @@ impl Inbound {
     /// Waits for the answer to a request of our own; `None` where codex's stdout has ended.
     async fn answer_to(&mut self, id: OwnId) -> Option<Bytes> {
         loop {
-            let answer = self.answers.recv().await?;
+            let answer = self.own.answers.recv().await?;
             // An answer that came too late for its own line is passed over.
             if answer.id == id {
                 return Some(answer.line);

@@ -5,6 +5,7 @@ use super::*;
 use crate::context::supplier::Supplier;
 use crate::session::machine::{Config, Session, Upstreams};
 use crate::session::observe::CodexVerdict;
+use crate::stdio::outbound::Own;
 use crate::stdio::writer::queue;
 use crate::upstream::calls::Calls;
 
@@ -19,17 +20,16 @@ async fn overloaded_codex_is_asked_again() {
         upstreams: Upstreams::default(),
         notifications: false,
     }));
-    let (answer, answers) = mpsc::channel(4);
+    let (own_start, own_end) = Own::new();
     let (_codex, client, _lines) = queue();
     let inbound = Inbound {
         session: session.clone(),
         feed: Feed::Nobody,
         orders: OrdersFeed::default(),
         client,
-        answers,
+        own: own_end,
         calls: Calls::default(),
         budget: Budget::new(),
-        errands: mpsc::channel(1).1,
     };
     let (mut from_client, stdin) = duplex(4096);
     let (to_codex, mut codex) = duplex(4096);
@@ -48,7 +48,7 @@ async fn overloaded_codex_is_asked_again() {
         let CodexVerdict::Own(own) = session.with(|session| session.on_codex_line(&line)) else {
             panic!("the answer is ours");
         };
-        answer.send(own).await.unwrap();
+        own_start.answers.send(own).await.unwrap();
     }
     assert!(asked[0].contains("config/read") && asked.iter().all(|it| *it == asked[0]));
     let mut passed = vec![0; 200];

@@ -4,7 +4,9 @@ use bytes::{Bytes, BytesMut};
 use tokio::io::AsyncRead;
 use tokio::sync::{mpsc, watch};
 
-use crate::base::limits::{LIGHT_LINE_BYTES, MAX_LINE_BYTES, PIPE_READ_BYTES};
+use crate::base::limits::{
+    LIGHT_LINE_BYTES, MAX_ERRANDS, MAX_LINE_BYTES, MAX_OWN_ANSWERS, PIPE_READ_BYTES,
+};
 use crate::base::secret::Secret;
 use crate::budget::share::Budget;
 use crate::session::observe::CodexVerdict;
@@ -24,6 +26,39 @@ pub struct Own {
     pub answers: mpsc::Sender<OwnAnswer>,
     /// Whoever sends those that nobody waits for.
     pub errands: mpsc::Sender<Errand>,
+    /// Told how often codex has answered for the opening of a thread.
+    pub openings: watch::Sender<u64>,
+}
+
+/// What comes of that for whoever sends requests of our own.
+#[derive(Debug)]
+pub struct OwnEnd {
+    /// Their answers.
+    pub answers: mpsc::Receiver<OwnAnswer>,
+    /// Those that nobody waits for.
+    pub errands: mpsc::Receiver<Errand>,
+    /// Changes when codex has answered for the opening of a thread.
+    pub openings: watch::Receiver<u64>,
+}
+
+impl Own {
+    /// Makes both ends.
+    pub fn new() -> (Self, OwnEnd) {
+        let (answer, answers) = mpsc::channel(MAX_OWN_ANSWERS);
+        let (errand, errands) = mpsc::channel(MAX_ERRANDS);
+        let (opening, openings) = watch::channel(0);
+        let own = Self {
+            answers: answer,
+            errands: errand,
+            openings: opening,
+        };
+        let end = OwnEnd {
+            answers,
+            errands,
+            openings,
+        };
+        (own, end)
+    }
 }
 
 /// The pump.
@@ -142,10 +177,11 @@ impl Outbound {
     }
 
     fn learn(&self, line: &Bytes) -> CodexVerdict {
-        let (verdict, closings, errands) = self.session.with(|session| {
+        let (verdict, counts, errands) = self.session.with(|session| {
             let verdict = session.on_codex_line(line);
             let errands = session.take_errands();
-            (verdict, session.routes().closings(), errands)
+            let counts = (session.routes().closings(), session.openings());
+            (verdict, counts, errands)
         });
         for errand in errands {
             // Waiting here could wait for itself: codex may not read before it is read.
@@ -154,11 +190,8 @@ impl Outbound {
                 self.session.with(|session| session.errand_failed(&errand));
             }
         }
-        self.closings.send_if_modified(|known| {
-            let is_new = *known != closings;
-            *known = closings;
-            is_new
-        });
+        tell(&self.closings, counts.0);
+        tell(&self.own.openings, counts.1);
         verdict
     }
 
@@ -202,4 +235,13 @@ impl Outbound {
         let pushed = self.client.send(batch, None).await;
         pushed.map_err(|_| OutboundEnd::Over)
     }
+}
+
+/// Tells a count where it is another than before.
+fn tell(to: &watch::Sender<u64>, count: u64) {
+    to.send_if_modified(|known| {
+        let is_new = *known != count;
+        *known = count;
+        is_new
+    });
 }

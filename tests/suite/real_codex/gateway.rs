@@ -59,6 +59,36 @@ async fn client_gives_the_context_of_threads_and_turns(case: Case) {
 }
 matrix!(client_gives_the_context_of_threads_and_turns: transports);
 
+async fn turn_behind_an_unanswered_resume_gets_its_text(case: Case) {
+    let stage = Stage::set(case).await;
+    let launch = || stage.relay().option("--context", "client");
+    let (mut client, thread) = launch().with_thread().await;
+    client.turn(&thread, "first").await;
+    assert!(client.close().await.success());
+    let client = launch().start().await;
+    let from = client.inbox.len();
+    let set = json!({"threadId": thread, "scope": "turn", "text": "of one turn"});
+    let input = json!([{"type": "text", "text": "second"}]);
+    for (id, method, params) in [
+        ("a", "thread/resume", json!({"threadId": thread})),
+        ("b", "relay/context/set", set),
+        (
+            "c",
+            "turn/start",
+            json!({"threadId": thread, "input": input}),
+        ),
+    ] {
+        let line = json!({"id": id, "method": method, "params": params});
+        client.send(&line).await;
+    }
+    let end = client.turn_end(from, &thread).await;
+    assert_eq!(end["status"], "completed", "{end}");
+    assert!(client.close().await.success());
+    let text = instructions_of(&stage, &thread, "second");
+    assert!(text.ends_with("of one turn"), "{text}");
+}
+matrix!(turn_behind_an_unanswered_resume_gets_its_text: transports);
+
 fn assert_each_turn_got_its_own(stage: &Stage, thread: &str) {
     for (prompt, text) in [
         ("one", "of the thread\n\nM"),
