@@ -21,7 +21,8 @@ pub struct Account {
 pub struct Source {
     /// Its name, or its path below the workspace.
     pub name: String,
-    /// How it reaches the model: `context` or `reference`.
+    /// How it reaches the model: `context`, `developer_instructions` for the context of a thread
+    /// without a route, or `reference`.
     pub carrier: String,
     /// Its own size.
     pub raw_bytes: usize,

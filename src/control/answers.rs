@@ -45,6 +45,10 @@ pub struct Route {
     pub status: RouteStatus,
     /// Why they don't; a stable word.
     pub reason: Option<String>,
+    /// Whether the relay itself sees to it, request by request, that the parent alone gets the
+    /// context. Without a route the context stands in the thread's developer instructions, which
+    /// children may inherit, and nobody verifies who sees it.
+    pub is_parent_only: bool,
     /// The host that they go on to; null while the account is unknown.
     pub upstream_host: Option<String>,
 }

@@ -106,6 +106,8 @@ struct Open {
     unloads: u64,
     /// The history has lost something since.
     is_disturbed: bool,
+    /// A turn waits for it; if not, codex has it before the next turn.
+    is_awaited: bool,
     outcome: Option<Result<(), Trouble>>,
 }
 
@@ -219,14 +221,12 @@ impl Ledger {
         if !text.is_ours && !told.past.has_ours && is_on_its_way {
             return Need::Nothing;
         }
-        if told
-            .open
-            .as_ref()
-            .is_some_and(|open| open.outcome.is_none())
-        {
+        let open = told.open.as_ref().filter(|open| open.outcome.is_none());
+        if open.is_some_and(|open| open.is_awaited) {
             return Need::Refuse(Trouble::Unknown);
         }
-        let is_seen = told.past.seen == Some(text.digest);
+        let is_sent = open.is_some_and(|open| open.text == text.digest);
+        let is_seen = is_sent || told.past.seen == Some(text.digest);
         let is_ephemeral = told.storage == Storage::Ephemeral;
         if is_ephemeral && told.policy_loaded != text.policy {
             return Need::Refuse(Trouble::Ephemeral);
@@ -281,8 +281,17 @@ impl Ledger {
             is_routed,
             unloads: before.map_or(told.unloads, |open| open.unloads),
             is_disturbed: false,
+            is_awaited: true,
             outcome: None,
         });
+    }
+
+    /// Notes that no turn waits for the step that was asked last: it goes out before the next turn.
+    pub fn sent_off(&mut self, thread: &str) {
+        let told = self.threads.find_mut(thread);
+        if let Some(open) = told.and_then(|told| told.open.as_mut()) {
+            open.is_awaited = false;
+        }
     }
 
     /// Notes codex's answer to a request of our own, whoever still waits for it.

@@ -232,6 +232,25 @@ fn write_without_an_answer_refuses_until_it_is_answered() {
 }
 
 #[test]
+fn write_that_nobody_waits_for_holds_no_turn_up() {
+    let said = Opened {
+        is_ephemeral: true,
+        ..Opened::default()
+    };
+    let mut story = Story::new(Some("a"), said);
+    story.ledger.compacted("t");
+    let own = story.ask(Step::Tell, Some("a"));
+    story.ledger.sent_off("t");
+    assert_eq!(story.need(Some("a")), Need::Nothing);
+    story.ledger.answered(own, false);
+    assert_eq!(
+        story.need(Some("a")),
+        Need::Nothing,
+        "what is loaded is seen"
+    );
+}
+
+#[test]
 fn compaction_shows_what_is_loaded_and_a_revert_may_show_anything() {
     let mut story = Story::started(Some("a"));
     story.renew(Some("b"));

@@ -157,19 +157,6 @@ pub enum Remark {
     },
 }
 
-/// How a thread gets its context.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Carriage {
-    /// In the parent's requests alone: verified, request by request.
-    Route,
-    /// In its developer instructions: nobody verifies that the parent alone sees it, and children
-    /// may inherit it.
-    Fallback {
-        /// Why it has no route, where that is known.
-        reason: Option<Ineligible>,
-    },
-}
-
 /// What a thread needs of its WebSocket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SocketWish {
@@ -358,15 +345,6 @@ impl Session {
     /// What is known of the routes.
     pub fn routes(&self) -> &Routes {
         &self.routes
-    }
-
-    /// By which carriers a thread of the client gets its context.
-    pub fn carriage(&self, thread: &str) -> Option<Carriage> {
-        let known = self.registry.find(thread)?;
-        Some(match (known.routed, self.routes.reason(thread)) {
-            (true, _) => Carriage::Route,
-            (false, reason) => Carriage::Fallback { reason },
-        })
     }
 
     /// Every turn of the client that runs.

@@ -8,6 +8,7 @@ use bytes::Bytes;
 
 use crate::base::ids::ThreadId;
 use crate::base::limits::{MAX_ERRANDS, MAX_POLICY_BYTES};
+use crate::base::reason::Reason;
 use crate::context::orders::{Orders, Parts, Text};
 use crate::context::snapshot::Section;
 use crate::context::turn_kind::TurnKind;
@@ -321,6 +322,7 @@ impl Session {
             return;
         };
         let (own, question) = self.ask_step(&id, Step::Tell, &text);
+        self.ledger.sent_off(thread);
         if self.errands_asked.len() >= MAX_ERRANDS {
             self.errands_asked.remove(0);
         }
@@ -372,6 +374,9 @@ impl Session {
             "turn refused, its developer instructions can't be renewed: {trouble}"
         );
         self.ledger.done(thread);
+        let id = ready.turn.thread.clone();
+        let reason = Reason::PolicyChangeUnsupported.code();
+        self.warn(Some(id), reason, trouble.to_string());
         self.refuse(ready.turn.request.id, Denial::PolicyChange(trouble))
     }
 }

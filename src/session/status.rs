@@ -2,7 +2,7 @@
 
 use crate::base::ids::ThreadId;
 use crate::base::limits::{MAX_BODY_BYTES, MAX_MESSAGE_BYTES, MAX_REFERENCES_BYTES, MAX_THREADS};
-use crate::context::account::Source;
+use crate::context::account::{Carrier, Source};
 use crate::control::account::{self, Account};
 use crate::control::answers::{
     Info, Injection, Limits, Reference, Refusal, Registration, Route, RouteStatus, Status,
@@ -74,7 +74,12 @@ impl Session {
             context: Account {
                 from: tally.context.from.to_owned(),
                 bytes: tally.context.bytes,
-                sources: tally.context.sources.iter().map(source).collect(),
+                sources: tally
+                    .context
+                    .sources
+                    .iter()
+                    .map(|it| source(it, known.is_some_and(|known| !known.routed)))
+                    .collect(),
             },
             turn: tally.turn.as_ref().map(|turn| Turn {
                 turn_id: turn.id.as_ref().map(|id| id.as_str().to_owned()),
@@ -112,6 +117,7 @@ impl Session {
         Route {
             status,
             reason: reason.filter(|_| !is_active).map(|it| it.code().to_owned()),
+            is_parent_only: is_active,
             upstream_host: self
                 .upstream_host()
                 .filter(|_| status != RouteStatus::Fallback),
@@ -149,10 +155,14 @@ fn registration(scope: &str, registered: &Registered) -> Registration {
     }
 }
 
-fn source(source: &Source) -> account::Source {
+fn source(source: &Source, is_fallback: bool) -> account::Source {
+    let carrier = match source.carrier {
+        Carrier::Context if is_fallback => "developer_instructions",
+        Carrier::Context | Carrier::Reference => source.carrier.word(),
+    };
     account::Source {
         name: source.path.clone(),
-        carrier: source.carrier.word().to_owned(),
+        carrier: carrier.to_owned(),
         raw_bytes: source.raw_bytes,
         bytes: source.injected_bytes,
         treatment: source.treatment.to_string(),

@@ -190,6 +190,8 @@ impl Session {
         shared: Option<&Prepared>,
     ) -> ClientVerdict {
         let mut opening = self.opening(line, &route);
+        let from = route.account.as_ref().map_or("none", |it| it.from);
+        let account = shared.map(|it| Arc::new(ContextAccount::of(it, from)));
         // An oversized text refuses the turn, which can say why, not the thread.
         let shared = shared.map(|it| &it.snapshot);
         let shared = shared.filter(|it| self.measure(it).is_ok());
@@ -223,7 +225,7 @@ impl Session {
             thread,
             snapshot,
             registered,
-            account,
+            account: of_route,
             ..
         } = route;
         let meaning = Meaning::Thread {
@@ -233,7 +235,7 @@ impl Session {
             habits: thread.habits,
             registered,
             telling: Box::new((opening, text)),
-            account,
+            account: account.or(of_route),
         };
         self.pending.settle(thread.request.id, meaning);
         rewritten(edit.into_iter().chain(told).collect())

@@ -93,6 +93,9 @@ impl Inbound {
             };
             let count = read.unwrap_or(0);
             while let Some(piece) = framer.next_piece() {
+                if !is_mid_line && self.run_errands(&mut to).await.is_err() {
+                    return Side::Codex;
+                }
                 is_mid_line = match &piece {
                     Piece::Line(_) => false,
                     Piece::LongHead(part) | Piece::LongRest(part) => !part.ends_with(b"\n"),
@@ -116,6 +119,14 @@ impl Inbound {
         self.end_long_line(&mut long).await;
         let _ = to.shutdown().await;
         Side::Client
+    }
+
+    /// Sends what waits to be sent: a turn goes by what was sent before it.
+    async fn run_errands<W: AsyncWrite + Unpin>(&mut self, to: &mut W) -> io::Result<()> {
+        while let Ok(errand) = self.errands.try_recv() {
+            to.write_all(&errand.question).await?;
+        }
+        Ok(())
     }
 
     async fn pass<W: AsyncWrite + Unpin>(

@@ -238,6 +238,7 @@ async fn thread_without_a_route_is_told_its_context(case: Case) {
     let own = json!({"developerInstructions": "Own words."});
     let thread = client.thread("thread/start", own).await;
     turn(&mut client, &thread, "one").await;
+    assert_status_of_a_fallback(&mut client, &thread).await;
     stage.write("SOUL.md", "You keep the other lighthouse.\n");
     turn(&mut client, &thread, "two").await;
     turn(&mut client, &thread, "three").await;
@@ -277,6 +278,22 @@ async fn thread_without_a_route_is_told_its_context(case: Case) {
     assert_eq!(stderr.matches("own_endpoint").count(), 1, "{stderr}");
 }
 matrix!(thread_without_a_route_is_told_its_context: http);
+
+async fn assert_status_of_a_fallback(client: &mut Client, thread: &str) {
+    let status = client.ok("relay/status", json!({"threadId": thread})).await;
+    let status = &status["threads"][0];
+    let route = json!({
+        "status": "fallback",
+        "reason": "own_endpoint",
+        "isParentOnly": false,
+        "upstreamHost": null,
+    });
+    assert_eq!(status["route"], route);
+    let sources = status["context"]["sources"].as_array().unwrap();
+    let of = |name: &str| sources.iter().find(|it| it["name"] == name).unwrap();
+    assert_eq!(of("users/ada/USER.md")["bytes"], 0);
+    assert_eq!(of("SOUL.md")["carrier"], "developer_instructions");
+}
 
 async fn ephemeral_thread_keeps_its_policy_and_takes_another_section(case: Case) {
     let stage = Stage::set(case).await;
