@@ -134,8 +134,9 @@ pub const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
 /// Throwing away the rest of a refused body. / Codex needs milliseconds on loopback.
 pub const DRAIN_DEADLINE: Duration = Duration::from_secs(30);
 
-/// Idle pooled connections to one upstream host.
-pub const MAX_IDLE_UPSTREAM: usize = 32;
+/// Idle pooled connections to one upstream host. / One for each of many sessions: a connection that is
+/// made anew costs more than a request.
+pub const MAX_IDLE_UPSTREAM: usize = 256;
 
 /// How long a pooled connection is kept. / Below the idle time-outs of common front ends.
 pub const IDLE_UPSTREAM: Duration = Duration::from_secs(50);
