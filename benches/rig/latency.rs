@@ -151,6 +151,12 @@ impl Kind {
 }
 
 impl Case {
+    /// The same, undisturbed.
+    pub(crate) fn added_quietly(&self, target: Target) -> Series {
+        let direct = self.times[Target::Direct as usize].quiet();
+        self.times[target as usize].quiet().added(&direct)
+    }
+
     /// What a target adds to the direct way.
     pub(crate) fn added(&self, target: Target) -> Series {
         self.times[target as usize].added(&self.times[Target::Direct as usize])

@@ -25,9 +25,9 @@ pub(crate) fn ratio(ratio: Ratio) -> String {
 pub(crate) fn latency(cases: &[latency::Case]) {
     println!("\n## Time to the first byte of the answer, µs (median; 99 % in brackets)\n");
     println!(
-        "| request | size | direct | + nginx | + relay | relay/nginx | CPU µs nginx / relay | CPU relay/nginx |"
+        "| request | size | direct | + nginx | + relay | relay/nginx | undisturbed | CPU µs nginx / relay | CPU relay/nginx |"
     );
-    println!("|---|---|---|---|---|---|---|---|");
+    println!("|---|---|---|---|---|---|---|---|---|");
     for case in cases {
         let added = |target| {
             let series = &case.times[target as usize];
@@ -35,7 +35,7 @@ pub(crate) fn latency(cases: &[latency::Case]) {
             format!("{added:.0} ({:.0})", series.p99())
         };
         println!(
-            "| {} | {} | {:.0} ({:.0}) | {} | {} | {} | {:.0} / {:.0} | {} |",
+            "| {} | {} | {:.0} ({:.0}) | {} | {} | {} | {} | {:.0} / {:.0} | {} |",
             case.kind.name(),
             case.size,
             case.times[DIRECT].median(),
@@ -43,6 +43,10 @@ pub(crate) fn latency(cases: &[latency::Case]) {
             added(Target::Nginx),
             added(Target::Relay),
             ratio(case.added(Target::Relay).over(&case.added(Target::Nginx))),
+            ratio(
+                case.added_quietly(Target::Relay)
+                    .over(&case.added_quietly(Target::Nginx))
+            ),
             case.cpu[NGINX].median(),
             case.cpu[RELAY].median(),
             ratio(case.cpu[RELAY].over(&case.cpu[NGINX])),
@@ -89,12 +93,13 @@ pub(crate) fn streams(streams: &Streams) {
 pub(crate) fn sockets(cases: &[sockets::Case]) {
     println!("\n## WebSocket, there and back, µs\n");
     println!(
-        "| message | size | direct | + nginx | + relay | relay/nginx |\n|---|---|---|---|---|---|"
+        "| message | size | direct | + nginx | + relay | relay/nginx | undisturbed |\n|---|---|---|---|---|---|---|"
     );
     for case in cases {
         let added = |at: usize| case.times[at].added(&case.times[DIRECT]);
+        let quiet = |at: usize| case.times[at].quiet().added(&case.times[DIRECT].quiet());
         println!(
-            "| {} | {} | {:.0} | {:.0} | {:.0} | {} |",
+            "| {} | {} | {:.0} | {:.0} | {:.0} | {} | {} |",
             if case.whose == Whose::Parent {
                 "injected"
             } else {
@@ -105,6 +110,7 @@ pub(crate) fn sockets(cases: &[sockets::Case]) {
             added(NGINX).median(),
             added(RELAY).median(),
             ratio(added(RELAY).over(&added(NGINX))),
+            ratio(quiet(RELAY).over(&quiet(NGINX))),
         );
     }
 }

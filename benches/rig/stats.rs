@@ -45,6 +45,16 @@ impl Series {
             .collect()
     }
 
+    /// The tenth of each round that was disturbed least: what is left of a machine that others use.
+    pub(crate) fn quiet(&self) -> Self {
+        let rounds = self.rounds.iter();
+        Self {
+            rounds: rounds
+                .map(|round| vec![percentile(round.clone(), 0.1)])
+                .collect(),
+        }
+    }
+
     /// What `self` takes more than `direct`, round by round.
     pub(crate) fn added(&self, direct: &Self) -> Self {
         let pairs = self.medians().into_iter().zip(direct.medians());
@@ -121,6 +131,9 @@ pub(crate) fn percentile(mut values: Vec<f64>, share: f64) -> f64 {
     }
     let at = share * (values.len() - 1) as f64;
     let (low, high) = (at.floor() as usize, at.ceil() as usize);
+    if !values[high].is_finite() {
+        return values[high];
+    }
     values[low] + (values[high] - values[low]) * (at - at.floor())
 }
 

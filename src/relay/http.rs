@@ -4,9 +4,9 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, UPGRADE};
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, HeaderValue, UPGRADE};
 use http::{HeaderMap, Request, Response, StatusCode};
-use http_body_util::{BodyExt, Full};
+use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use tokio::sync::mpsc;
 use tokio::time::sleep;
@@ -17,19 +17,20 @@ use crate::exchange::admission::Subject;
 use crate::exchange::body::Body;
 use crate::exchange::classify::Identity;
 use crate::exchange::refusal::{Measured, Refusal};
-use crate::relay::body::{Claimed, Counted, ReadError, Whole, drain, read};
+use crate::relay::body::{Counted, ReadError, Whole, drain, read};
 use crate::relay::cut::cuttable;
 use crate::relay::judge::{self, Judged, note_call};
 use crate::relay::listener::{Pump, Relay};
 use crate::relay::onward::{Onward, Outgoing};
 use crate::relay::passing::{self, Held};
+use crate::relay::reply::{back, empty, refused};
 use crate::relay::upgrade::{tunnel, upgrade};
 use crate::relay::zip::{close, open};
 use crate::session::tally::Outcome;
 use crate::upstream::calls::Call;
-use crate::upstream::client::{OutBody, Usage, never};
+use crate::upstream::client::{OutBody, Usage};
 use crate::upstream::destination::Base;
-use crate::wire::headers::{ACCOUNT_ROUTING, CHATGPT_ACCOUNT, RELAY_REASON, end_to_end};
+use crate::wire::headers::{ACCOUNT_ROUTING, CHATGPT_ACCOUNT, end_to_end};
 
 /// Answers one request of codex.
 ///
@@ -264,47 +265,4 @@ fn encoding(headers: &HeaderMap) -> Result<bool, Refusal> {
         name if name.eq_ignore_ascii_case(b"zstd") => Ok(true),
         name => Err(Refusal::encoding(&String::from_utf8_lossy(name))),
     }
-}
-
-/// An upstream's response on its way to codex: status, headers and bytes as they come.
-pub fn back(response: Response<Incoming>) -> Response<OutBody> {
-    let (mut parts, body) = response.into_parts();
-    parts.headers = end_to_end(&parts.headers);
-    parts.version = http::Version::HTTP_11;
-    if parts.status == StatusCode::NOT_MODIFIED
-        && let Some(length) = length(&parts.headers)
-    {
-        let body = Claimed(length).map_err(never).boxed_unsync();
-        return Response::from_parts(parts, body);
-    }
-    Response::from_parts(parts, body.map_err(Into::into).boxed_unsync())
-}
-
-fn length(headers: &HeaderMap) -> Option<u64> {
-    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
-}
-
-/// The response that refuses a request in one plain line.
-pub fn refused(refusal: &Refusal) -> Response<OutBody> {
-    let reason = refusal.reason();
-    tracing::warn!(%reason, "{}", refusal.line());
-    let status = if refusal.may_pass_later() {
-        StatusCode::BAD_GATEWAY
-    } else {
-        StatusCode::BAD_REQUEST
-    };
-    let body = Full::new(Bytes::from(refusal.line()));
-    let mut response = Response::new(body.map_err(never).boxed_unsync());
-    *response.status_mut() = status;
-    let plain = HeaderValue::from_static("text/plain; charset=utf-8");
-    response.headers_mut().insert(CONTENT_TYPE, plain);
-    let code = HeaderValue::from_static(reason.code());
-    response.headers_mut().insert(RELAY_REASON, code);
-    response
-}
-
-fn empty(status: StatusCode) -> Response<OutBody> {
-    let mut response = Response::new(Full::default().map_err(never).boxed_unsync());
-    *response.status_mut() = status;
-    response
 }

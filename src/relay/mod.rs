@@ -9,6 +9,7 @@ pub mod listener;
 pub mod onward;
 mod passing;
 mod peer;
+mod reply;
 pub mod up;
 pub mod upgrade;
 pub mod websocket;
