@@ -123,7 +123,7 @@ impl Inbound {
 
     /// Sends what waits to be sent: a turn goes by what was sent before it.
     async fn run_errands<W: AsyncWrite + Unpin>(&mut self, to: &mut W) -> io::Result<()> {
-        while let Ok(errand) = self.errands.try_recv() {
+        while let Ok(errand) = self.own.errands.try_recv() {
             to.write_all(&errand.question).await?;
         }
         Ok(())
