@@ -15,7 +15,7 @@ use crate::support::client::Client;
 use crate::support::launch::Launch;
 use crate::support::model::Model;
 use crate::support::persona;
-use crate::support::processes::{eventually_one, marked};
+use crate::support::processes::{eventually_one, marked, memory_holds};
 use crate::support::stage::{Stage, holds};
 use crate::support::story;
 
@@ -170,7 +170,9 @@ async fn assert_no_process_knows_the_key(client: &mut Client, thread: &str) {
             assert!(!holds(&path, KEY), "{file} of {process:?}");
             assert!(!holds(&path, "GATEWAY_KEY"), "{file} of {process:?}");
         }
+        assert!(!memory_holds(process.pid, KEY), "memory of {process:?}");
     }
+    assert!(memory_holds(relay, KEY), "the relay's own memory has it");
     let from = client.inbox.len();
     let interrupt = json!({"threadId": thread, "turnId": turn["id"]});
     client.ok("turn/interrupt", interrupt).await;

@@ -1,6 +1,7 @@
 //! Looking at processes: which of ours are alive, and how much memory one has taken.
 
 use std::fs;
+use std::os::unix::fs::FileExt;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -84,6 +85,36 @@ pub(crate) fn peak_memory(pid: u32) -> u64 {
     let line = status.lines().find(|line| line.starts_with("VmHWM:"));
     let kib = line.and_then(|line| line.split_whitespace().nth(1));
     kib.unwrap().parse::<u64>().unwrap() << 10
+}
+
+/// Whether a word stands anywhere in the memory that a process has written, or could read.
+pub(crate) fn memory_holds(pid: i32, word: &str) -> bool {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+    let memory = fs::File::open(format!("/proc/{pid}/mem")).unwrap();
+    let mut chunk = vec![0; 1 << 20];
+    let mut holds = |from: u64, to: u64| {
+        let mut at = from;
+        while at < to {
+            // What can't be read, as the kernel's own pages, holds nothing of a process's.
+            let Ok(count @ 1..) = memory.read_at(&mut chunk, at) else {
+                return false;
+            };
+            let end = usize::try_from(to - at).map_or(count, |left| count.min(left));
+            if memchr::memmem::find(&chunk[..end], word.as_bytes()).is_some() {
+                return true;
+            }
+            let step = count.saturating_sub(word.len()).max(1);
+            at += u64::try_from(step).unwrap();
+        }
+        false
+    };
+    maps.lines().any(|line| {
+        let mut columns = line.split_whitespace();
+        let (range, rights) = (columns.next().unwrap(), columns.next().unwrap());
+        let (from, to) = range.split_once('-').unwrap();
+        let number = |text| u64::from_str_radix(text, 16).unwrap();
+        rights.starts_with('r') && holds(number(from), number(to))
+    })
 }
 
 /// How many descriptors a process has open.
