@@ -235,6 +235,9 @@ pub const OWN_ANSWER_DEADLINE: Duration = Duration::from_secs(5);
 /// The same where the line loses little without it. / It holds up the client's other lines.
 pub const OPTIONAL_ANSWER_DEADLINE: Duration = Duration::from_secs(1);
 
+/// Questions about a thread's tools that came too early, in all. / Each holds up a turn for a moment.
+pub const MAX_EARLY_QUESTIONS: u32 = 256;
+
 /// The first pause before an overloaded codex is asked again; each later one is twice as long.
 pub const OVERLOAD_PAUSE: Duration = Duration::from_millis(50);
 

@@ -1,9 +1,9 @@
 //! Whether a thread has tools for the memory, where the client doesn't say: codex is asked which
 //! tools the thread's MCP servers have.
 //!
-//! Asked once for each thread, before its first turn that would be told of `MEMORY.md`: codex 0.155.1
-//! starts the servers anew for each answer. A server that isn't up in time counts as none for this
-//! turn, and its answer is for the next.
+//! Asked before a thread's first turn that would be told of `MEMORY.md`, and not again once every
+//! server has started or failed: codex 0.155.1 starts them anew for each answer. A server that isn't
+//! up in time counts as none for this turn, and an answer that comes late is for the next.
 
 use std::collections::VecDeque;
 
@@ -11,7 +11,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::base::ids::ThreadId;
-use crate::base::limits::MAX_OWN_ANSWERS;
+use crate::base::limits::{MAX_EARLY_QUESTIONS, MAX_OWN_ANSWERS};
 use crate::context::fragment::MEMORY_FILE;
 use crate::context::orders::Orders;
 use crate::context::wish::Wish;
@@ -31,7 +31,11 @@ pub(super) struct Remembering {
 
 /// Questions whose answers say which tools a thread has.
 #[derive(Debug, Default)]
-pub(super) struct ToolQuestions(VecDeque<(OwnId, ThreadId)>);
+pub(super) struct ToolQuestions {
+    open: VecDeque<(OwnId, ThreadId)>,
+    /// How often the answer was that a server is still starting.
+    early: u32,
+}
 
 impl Session {
     /// Whether the thread of a turn might turn its `MEMORY.md` into a pointer, for all we know.
@@ -58,8 +62,9 @@ impl Session {
         let thread = ready.turn.thread.clone();
         let params = json!({ "threadId": thread.as_str(), "detail": "toolsAndAuthOnly" });
         let (id, question) = self.own.ask("mcpServerStatus/list", &params);
-        // Not asked twice, whatever becomes of it.
-        self.registry.note_memory_tools(thread.as_str(), false);
+        // Not asked twice at a time.
+        self.registry
+            .note_memory_tools(thread.as_str(), Some(false));
         self.tools.note(id, thread);
         ClientVerdict::Ask(Ask {
             question,
@@ -98,25 +103,45 @@ impl Session {
             .as_ref()
             .and_then(|result| member(line, result, &["data"]))
             .and_then(|at| serde_json::from_slice::<Value>(line.get(at)?).ok());
-        if servers.is_some_and(|servers| one_has_both(&servers)) {
-            self.registry.note_memory_tools(thread.as_str(), true);
+        let Some(servers) = servers else {
+            return;
+        };
+        if one_has_both(&servers) {
+            self.registry.note_memory_tools(thread.as_str(), Some(true));
+        } else if one_may_come(&servers) && self.tools.may_ask_again() {
+            self.registry.note_memory_tools(thread.as_str(), None);
         }
     }
 }
 
 impl ToolQuestions {
     fn note(&mut self, id: OwnId, thread: ThreadId) {
-        if self.0.len() >= MAX_OWN_ANSWERS {
+        if self.open.len() >= MAX_OWN_ANSWERS {
             // Codex never answered it.
-            self.0.pop_front();
+            self.open.pop_front();
         }
-        self.0.push_back((id, thread));
+        self.open.push_back((id, thread));
     }
 
     fn take(&mut self, id: OwnId) -> Option<ThreadId> {
-        let at = self.0.iter().position(|(known, _)| *known == id)?;
-        self.0.remove(at).map(|(_, thread)| thread)
+        let at = self.open.iter().position(|(known, _)| *known == id)?;
+        self.open.remove(at).map(|(_, thread)| thread)
     }
+
+    /// Whether a thread whose servers are still starting is asked for at its next turn. / A server
+    /// that never comes up must not cost a question in each turn for ever.
+    fn may_ask_again(&mut self) -> bool {
+        self.early += 1;
+        self.early <= MAX_EARLY_QUESTIONS
+    }
+}
+
+/// Whether a server is on its way.
+fn one_may_come(servers: &Value) -> bool {
+    servers.as_array().into_iter().flatten().any(|server| {
+        let status = server.get("runtimeStatus").and_then(Value::as_str);
+        matches!(status, Some("starting" | "notStarted"))
+    })
 }
 
 /// Whether one server that runs has both tools.
@@ -145,5 +170,10 @@ mod tests {
         ];
         assert!(!one_has_both(&json!(halves)));
         assert!(!one_has_both(&json!(null)));
+        assert!(one_may_come(&json!([
+            server("failed", both()),
+            server("starting", json!({}))
+        ])));
+        assert!(!one_may_come(&json!([server("failed", both())])));
     }
 }

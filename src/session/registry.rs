@@ -281,10 +281,10 @@ impl Registry {
         }
     }
 
-    /// Notes whether a thread has tools for the memory.
-    pub fn note_memory_tools(&mut self, thread: &str, has: bool) {
+    /// Notes whether a thread has tools for the memory; none where it must be asked for.
+    pub fn note_memory_tools(&mut self, thread: &str, has: Option<bool>) {
         if let Some(thread) = self.threads.find_mut(thread) {
-            thread.habits.memory_tools = Some(has);
+            thread.habits.memory_tools = has;
         }
     }
 
