@@ -3,13 +3,16 @@
 //! `UPDATE_FIXTURES=1 cargo test workspaces` writes what it says now: read the difference before it is kept.
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use tempfile::TempDir;
 use toml::Table;
+
+use crate::support::needs_superuser;
 
 /// The length of each workspace's path: the paths of skills count in their budget.
 const PATH_BYTES: usize = 100;
@@ -29,6 +32,35 @@ fn every_workspace_renders_as_it_is_written_down() {
     assert!(cases.len() >= 9, "{cases:?}");
     let faults: Vec<String> = cases.iter().flat_map(|case| check(case)).collect();
     assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn file_that_may_not_be_read_is_left_out_with_a_warning() {
+    needs_superuser();
+    let stage = TempDir::new().unwrap();
+    let mode = |path: &Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    mode(stage.path(), 0o755);
+    for (name, text) in [("SOUL.md", "Open.\n"), ("USER.md", "Shut-3b.\n")] {
+        fs::write(stage.path().join(name), text).unwrap();
+    }
+    mode(&stage.path().join("USER.md"), 0o000);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_codex-relay"));
+    command.env_clear().env("HOME", stage.path());
+    command.arg("--workspace").arg(stage.path()).arg("render");
+    let output = command.uid(65534).gid(65534).output().unwrap();
+    let (text, notes) = (
+        String::from_utf8(output.stdout).unwrap(),
+        String::from_utf8(output.stderr).unwrap(),
+    );
+    assert!(output.status.success(), "{notes}");
+    assert!(
+        text.contains("Open.") && !text.contains("Shut-3b"),
+        "{text}"
+    );
+    let is_told = |line: &str| line.contains("USER.md") && line.contains("ermission denied");
+    assert!(notes.lines().any(is_told), "{notes}");
 }
 
 fn check(case: &Path) -> Vec<String> {
