@@ -134,7 +134,7 @@ async fn answer(
             .session
             .with(|session| session.note_outcome(&about, outcome));
     };
-    if identity.is_marked() || relay.is_silent() {
+    if identity.is_marked() || relay.passes_unread() {
         note(Outcome::Untouched);
         return pass_counted(relay, onward, body).await;
     }

@@ -27,6 +27,7 @@ use crate::exchange::plan::OnUnrecognized;
 use crate::feed::source::Feed;
 use crate::relay::http;
 use crate::relay::peer::Peers;
+use crate::session::machine::Session;
 use crate::session::shared::SharedSession;
 use crate::upstream::bearer::Bearer;
 use crate::upstream::calls::Calls;
@@ -61,6 +62,15 @@ impl Relay {
     /// Whether nothing is injected so far: then no request needs to be read, or understood.
     pub(super) fn is_silent(&self) -> bool {
         self.feed.is_silent() && !self.session.with(|session| session.has_given())
+    }
+
+    /// The same for a model request that comes now, which is noted.
+    pub(super) fn passes_unread(&self) -> bool {
+        let is_silent = self.is_silent();
+        if is_silent {
+            self.session.with(Session::note_unread);
+        }
+        is_silent
     }
 }
 

@@ -65,11 +65,13 @@ pub fn decide(
     match (request.purpose, &request.generation) {
         (Purpose::Prewarm, _) => thread.current.as_ref().map_or(Decision::Untouched, inject),
         (Purpose::Turn, Some(generation)) => thread
-            .text_of(generation)
+            .admitted()
+            .text_of(generation, request.turn.as_ref())
             .or_else(|| registrations.text_of(id, generation))
             .map_or(Decision::Refuse(Reason::GenerationStale), inject),
         (Purpose::Turn, None) => thread
-            .text_of_client_turn()
+            .admitted()
+            .text_of_turn(request.turn.as_ref())
             .or_else(|| thread.text_of_native(request.turn.as_ref()?))
             .map_or_else(
                 || {

@@ -5,7 +5,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::base::ids::{Generation, ThreadId, TurnId};
+use crate::base::ids::{ThreadId, TurnId};
 use crate::base::limits::MAX_OPEN_REQUESTS;
 use crate::base::reason::Reason;
 use crate::context::orders::Text;
@@ -13,6 +13,7 @@ use crate::context::snapshot::{Section, Snapshot};
 use crate::context::supplier::Supplier;
 use crate::context::wish::Wish;
 use crate::control::account::Requests;
+use crate::session::admitted::Ticket;
 use crate::session::decide::{self, Decision, ParentRequest, Purpose};
 use crate::session::delivery::Delivery;
 use crate::session::eligibility::Ineligible;
@@ -95,6 +96,8 @@ pub struct Session {
     pub(super) tools: ToolQuestions,
     /// How often codex has answered for the opening of a thread.
     pub(super) openings: u64,
+    /// Model requests pass unread: whose they are isn't known.
+    pub(super) reads_nothing: bool,
     /// Codex left a question of ours without an answer: it isn't asked again.
     pub(super) is_silent: bool,
 }
@@ -131,7 +134,7 @@ pub(super) enum Meaning {
     Renewed(ThreadId),
     Turn {
         thread: ThreadId,
-        generation: Generation,
+        ticket: Ticket,
     },
     Unsubscribed(ThreadId),
 }
@@ -239,6 +242,7 @@ impl Session {
             is_silent: false,
             tools: ToolQuestions::default(),
             openings: 0,
+            reads_nothing: false,
             delivery: Delivery::new(),
             ledger: Ledger::new(),
             errands: Vec::new(),
@@ -319,10 +323,20 @@ impl Session {
 
     /// Notes that a model request of a turn came here, whatever becomes of it.
     pub fn note_request(&mut self, request: &ParentRequest) {
+        self.reads_nothing = false;
         if request.purpose == Purpose::Turn {
             let turn = request.turn.as_ref();
             self.routes.requested(request.thread.as_str(), turn);
+            if let (Some(generation), Some(turn)) = (&request.generation, turn) {
+                self.registry
+                    .requested(request.thread.as_str(), generation, turn);
+            }
         }
+    }
+
+    /// Notes that a model request passed unread, because nothing is injected so far.
+    pub fn note_unread(&mut self) {
+        self.reads_nothing = true;
     }
 
     /// How often codex has answered for the opening of a thread.

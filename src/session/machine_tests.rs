@@ -1,7 +1,7 @@
 use bytes::Bytes;
 
 use super::*;
-use crate::base::ids::RequestId;
+use crate::base::ids::{Generation, RequestId};
 use crate::context::compose::Prepared;
 use crate::context::supplier::Supplier;
 use crate::session::decide::Purpose;
@@ -163,12 +163,12 @@ fn turn_is_admitted_with_its_text_until_it_ends() {
 fn second_turn_start_steers_the_first_with_its_generation() {
     let mut story = Story::with_thread(true);
     story.turn(2, "second").unwrap();
+    story.codex(r#"{"id":2,"result":{"turn":{"id":"u"}}}"#);
     let steer = story.turn(3, "newer").unwrap();
     assert!(
         steer.contains(r#""codex_relay_generation":"g2""#),
         "{steer}"
     );
-    story.codex(r#"{"id":2,"result":{"turn":{"id":"u"}}}"#);
     story.codex(r#"{"id":3,"error":{"code":1}}"#);
     assert_eq!(story.decide("u", Some("g2")), inject("second"));
     let steer = story.client(

@@ -1,5 +1,6 @@
 //! Floor 2: what must be remembered between two messages.
 
+pub mod admitted;
 pub mod asking;
 pub mod config_edit;
 pub mod decide;

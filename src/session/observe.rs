@@ -162,13 +162,13 @@ impl Session {
                     self.note_opened(id.as_str(), opened, account);
                 }
             }
-            Meaning::Turn { thread, generation } => {
+            Meaning::Turn { thread, ticket } => {
                 self.ledger.turn_answered(thread.as_str(), result.is_some());
                 let turn = result
                     .and_then(|result| member_text(line, &result, &["turn", "id"]))
                     .and_then(TurnId::new);
                 self.name_account(thread.as_str(), turn.as_ref());
-                let ended = self.registry.answered(thread.as_str(), &generation, turn);
+                let ended = self.registry.answered(thread.as_str(), ticket, turn);
                 self.end_given(thread.as_str(), ended);
             }
         }
@@ -311,7 +311,8 @@ impl Session {
         let is_ours = self.registry.is_turn_of_client(thread, turn);
         let ended = self.registry.completed(thread, turn);
         self.end_given(thread, ended);
-        if is_ours && self.routes.is_bypass(thread, turn) {
+        let is_judged = is_ours && !self.reads_nothing;
+        if is_judged && self.routes.is_bypass(thread, turn) {
             tracing::warn!(thread, turn, "{BYPASSED}");
             let thread = ThreadId::new(thread);
             self.warn(thread, "bypassed", BYPASSED.to_owned());

@@ -135,11 +135,17 @@ impl Registrations {
         }
     }
 
-    /// What the next turn of the client on `thread` gets.
-    pub fn for_turn(&self, thread: Option<&str>) -> InForce {
+    /// What the next turn of the client on `thread` gets; `is_taken` says of a registration for one
+    /// turn whether another has it.
+    pub fn for_turn(
+        &self,
+        thread: Option<&str>,
+        is_taken: impl Fn(&Generation) -> bool,
+    ) -> InForce {
         let slots = thread.and_then(|thread| self.threads.find(thread));
+        let turn = slots.and_then(|slots| slots.turn.as_ref());
         InForce::of([
-            slots.and_then(|slots| slots.turn.as_ref()),
+            turn.filter(|turn| !is_taken(&turn.generation)),
             slots.and_then(|slots| slots.thread.as_ref()),
             self.default(),
         ])
@@ -227,15 +233,15 @@ mod tests {
         let mut all = Registrations::new();
         assert!(!all.has_any());
         all.set_default(registered("default"));
-        assert!(is(&all.for_turn(Some("t")), "default"));
+        assert!(is(&all.for_turn(Some("t"), |_| false), "default"));
         all.set(&id("t"), Lifetime::Thread, registered("thread"))
             .unwrap();
         all.set(&id("t"), Lifetime::Turn, registered("turn"))
             .unwrap();
-        assert!(is(&all.for_turn(Some("t")), "turn"));
+        assert!(is(&all.for_turn(Some("t"), |_| false), "turn"));
         assert!(is(&all.usual(Some("t")), "thread"));
-        assert!(is(&all.for_turn(Some("other")), "default"));
-        assert!(is(&all.for_turn(None), "default"));
+        assert!(is(&all.for_turn(Some("other"), |_| false), "default"));
+        assert!(is(&all.for_turn(None, |_| false), "default"));
         let of = |generation: &str| {
             let generation = Generation::new(generation).unwrap();
             all.text_of("t", &generation).map(|it| it.text().to_owned())
@@ -244,13 +250,16 @@ mod tests {
         assert_eq!(of("g-thread").as_deref(), Some("thread"));
         assert_eq!(of("g-default"), None);
         all.end_turn("t", Generation::new("g-older").as_ref());
-        assert!(is(&all.for_turn(Some("t")), "turn"), "another turn ended");
+        assert!(
+            is(&all.for_turn(Some("t"), |_| false), "turn"),
+            "another turn ended"
+        );
         all.end_turn("t", Generation::new("g-turn").as_ref());
-        assert!(is(&all.for_turn(Some("t")), "thread"));
+        assert!(is(&all.for_turn(Some("t"), |_| false), "thread"));
         all.clear(Some("t"));
-        assert!(is(&all.for_turn(Some("t")), "default"));
+        assert!(is(&all.for_turn(Some("t"), |_| false), "default"));
         all.clear(None);
-        assert!(all.for_turn(Some("t")).given.is_none());
+        assert!(all.for_turn(Some("t"), |_| false).given.is_none());
         assert!(all.has_any());
     }
 
@@ -265,7 +274,7 @@ mod tests {
         });
         all.set(&id("t"), Lifetime::Turn, registered("turn"))
             .unwrap();
-        let found = all.for_turn(Some("t"));
+        let found = all.for_turn(Some("t"), |_| false);
         assert_eq!(found.references.unwrap().len(), 1);
         assert_eq!(found.memory_tools, Some(true));
         let none = Registered {
@@ -273,7 +282,12 @@ mod tests {
             ..registered("turn")
         };
         all.set(&id("t"), Lifetime::Turn, none).unwrap();
-        assert!(all.for_turn(Some("t")).references.unwrap().is_empty());
+        assert!(
+            all.for_turn(Some("t"), |_| false)
+                .references
+                .unwrap()
+                .is_empty()
+        );
     }
 
     #[test]

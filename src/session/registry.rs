@@ -7,6 +7,7 @@ use crate::base::bounded::{BoundedMap, Full};
 use crate::base::ids::{Generation, ThreadId, TurnId};
 use crate::base::limits::{MAX_THREADS, MAX_TURNS};
 use crate::context::snapshot::Snapshot;
+use crate::session::admitted::{Admitted, Ticket};
 use crate::session::tally::Tally;
 use crate::session::threads::Habits;
 
@@ -31,8 +32,8 @@ pub struct Thread {
     running: Vec<TurnId>,
     /// Whether codex tells the client, and so us, of the ends of its turns.
     is_subscribed: bool,
-    /// The turn that the client started, while it is admitted or runs.
-    registration: Option<Registration>,
+    /// The turns that the client started, while they are admitted or run.
+    admitted: Admitted,
     /// The text of a turn that codex started itself.
     native: Option<(TurnId, Arc<Snapshot>)>,
     /// A message of it was too long for a WebSocket with its text.
@@ -60,21 +61,6 @@ pub struct Change {
     pub before: usize,
     /// Bytes now.
     pub now: usize,
-}
-
-/// One admitted turn: its text, whatever is set while it runs.
-#[derive(Debug)]
-struct Registration {
-    generation: Generation,
-    snapshot: Arc<Snapshot>,
-    /// `turn/start` requests that codex hasn't answered: they keep the registration alive.
-    unanswered: usize,
-    /// The native turns that it serves; a second `turn/start` steers the first one's turn.
-    turns: Vec<TurnId>,
-    /// What the client registered for this turn alone.
-    given: Option<Generation>,
-    /// Codex has begun the turn: what was given for it ends with it.
-    has_begun: bool,
 }
 
 impl Registry {
@@ -116,7 +102,7 @@ impl Registry {
             last: None,
             running: Vec::new(),
             is_subscribed: true,
-            registration: None,
+            admitted: Admitted::default(),
             native: None,
             needs_http: false,
             given_for: GivenFor::default(),
@@ -147,35 +133,24 @@ impl Registry {
         }
     }
 
-    /// Admits a turn with its text and gives the generation that its requests carry.
-    ///
-    /// While a turn of the client is admitted or runs on the thread, another `turn/start` is a
-    /// steer: the turn keeps its generation and its text. `None` for a thread we don't know.
+    /// Admits a turn with its text and gives the generation that its requests carry; `None` for a
+    /// thread we don't know.
     pub fn admit(
         &mut self,
         thread: &str,
         fresh: Generation,
         snapshot: Arc<Snapshot>,
         given: Option<Generation>,
-    ) -> Option<Generation> {
+    ) -> Option<(Generation, Ticket)> {
         let thread = self.threads.find_mut(thread)?;
-        let registration = thread.registration.get_or_insert_with(|| Registration {
-            generation: fresh,
-            snapshot,
-            unanswered: 0,
-            turns: Vec::new(),
-            given,
-            has_begun: false,
-        });
-        registration.unanswered += 1;
-        Some(registration.generation.clone())
+        Some(thread.admitted.admit(fresh, snapshot, given))
     }
 
-    /// Counts another `turn/start` of a turn that is admitted already.
-    pub fn steer(&mut self, thread: &str) -> Option<Generation> {
-        let registration = self.threads.find_mut(thread)?.registration.as_mut()?;
-        registration.unanswered += 1;
-        Some(registration.generation.clone())
+    /// Notes that a request of a turn came.
+    pub fn requested(&mut self, thread: &str, generation: &Generation, turn: &TurnId) {
+        if let Some(thread) = self.threads.find_mut(thread) {
+            thread.admitted.requested(generation, turn);
+        }
     }
 
     /// Notes codex's answer to a `turn/start`: the turn's id, or none where it failed. Like the other
@@ -184,20 +159,11 @@ impl Registry {
     pub fn answered(
         &mut self,
         thread: &str,
-        generation: &Generation,
+        ticket: Ticket,
         turn: Option<TurnId>,
     ) -> Option<Generation> {
-        self.on_registration(thread, |registration| {
-            if registration.generation != *generation {
-                return;
-            }
-            registration.unanswered = registration.unanswered.saturating_sub(1);
-            registration.has_begun |= turn.is_some();
-            let new = turn.filter(|turn| !registration.turns.contains(turn));
-            if registration.turns.len() < MAX_TURNS {
-                registration.turns.extend(new);
-            }
-        })
+        let thread = self.threads.find_mut(thread)?;
+        thread.admitted.answered(ticket, turn)
     }
 
     /// Notes the text of the turn that begins now; tells where it is another than before.
@@ -248,7 +214,7 @@ impl Registry {
         if known.is_subscribed {
             return None;
         }
-        self.on_registration(thread, |registration| registration.turns.clear())
+        known.admitted.rest()
     }
 
     /// Whether the client started this turn, and its requests should come to us.
@@ -256,22 +222,16 @@ impl Registry {
         let Some(thread) = self.threads.find(thread) else {
             return false;
         };
-        let live = thread.registration.as_ref();
-        let is_turn = |known: &TurnId| known.as_str() == turn;
-        thread.routed && live.is_some_and(|live| live.turns.iter().any(is_turn))
+        thread.routed && thread.admitted.has_turn(turn)
     }
 
     /// Notes the end of a turn.
     #[must_use]
     pub fn completed(&mut self, thread: &str, turn: &str) -> Option<Generation> {
-        let ended = self.on_registration(thread, |registration| {
-            registration.turns.retain(|known| known.as_str() != turn);
-        });
-        if let Some(thread) = self.threads.find_mut(thread) {
-            thread.native.take_if(|(known, _)| known.as_str() == turn);
-            thread.running.retain(|known| known.as_str() != turn);
-        }
-        ended
+        let thread = self.threads.find_mut(thread)?;
+        thread.native.take_if(|(known, _)| known.as_str() == turn);
+        thread.running.retain(|known| known.as_str() != turn);
+        thread.admitted.completed(turn)
     }
 
     /// Binds a turn that codex started itself to its text.
@@ -298,12 +258,9 @@ impl Registry {
     /// Every turn of the client that runs.
     pub fn running(&self) -> Vec<(ThreadId, TurnId)> {
         let of_thread = |(id, thread): (&ThreadId, &Thread)| {
-            let turns = thread.registration.as_ref().map(|r| r.turns.clone());
             let id = id.clone();
-            turns
-                .into_iter()
-                .flatten()
-                .map(move |turn| (id.clone(), turn))
+            let turns = thread.admitted.turns().into_iter();
+            turns.map(move |turn| (id.clone(), turn))
         };
         self.threads.iter().flat_map(of_thread).collect()
     }
@@ -326,23 +283,6 @@ impl Registry {
     pub fn ids(&self) -> Vec<ThreadId> {
         self.threads.iter().map(|(id, _)| id.clone()).collect()
     }
-
-    /// Changes a registration; gives what the client gave for its turn alone, if it ends by that.
-    fn on_registration(
-        &mut self,
-        thread: &str,
-        change: impl FnOnce(&mut Registration),
-    ) -> Option<Generation> {
-        let thread = self.threads.find_mut(thread)?;
-        if let Some(registration) = &mut thread.registration {
-            change(registration);
-        }
-        let ended = thread.registration.take_if(|registration| {
-            registration.unanswered == 0 && registration.turns.is_empty()
-        })?;
-        // A turn that codex refused never was: what was given waits for the next.
-        ended.given.filter(|_| ended.has_begun)
-    }
 }
 
 impl Default for Registry {
@@ -354,7 +294,7 @@ impl Default for Registry {
 impl Thread {
     /// Whether a turn runs, whoever started it.
     pub fn is_running(&self) -> bool {
-        self.registration.is_some() || !self.running.is_empty()
+        !self.admitted.is_empty() || !self.running.is_empty()
     }
 
     /// Whether codex tells the client, and so us, of its turns.
@@ -362,20 +302,9 @@ impl Thread {
         self.is_subscribed
     }
 
-    /// The text of the turn with this generation, if it is live.
-    pub fn text_of(&self, generation: &Generation) -> Option<&Arc<Snapshot>> {
-        let registration = self.registration.as_ref()?;
-        (registration.generation == *generation).then_some(&registration.snapshot)
-    }
-
-    /// The text of the turn that the client started and that is live.
-    pub fn text_of_client_turn(&self) -> Option<&Arc<Snapshot>> {
-        self.registration.as_ref().map(|live| &live.snapshot)
-    }
-
-    /// The generation of the turn that the client started and that is live.
-    pub fn generation(&self) -> Option<&Generation> {
-        self.registration.as_ref().map(|live| &live.generation)
+    /// The turns that the client started and that are live.
+    pub fn admitted(&self) -> &Admitted {
+        &self.admitted
     }
 
     /// The text that a turn of codex's own was bound to.

@@ -83,7 +83,7 @@ impl Session {
             },
             turn: tally.turn.as_ref().map(|turn| Turn {
                 turn_id: turn.id.as_ref().map(|id| id.as_str().to_owned()),
-                is_running: known.is_some_and(|known| known.generation().is_some()),
+                is_running: known.is_some_and(|known| !known.admitted().is_empty()),
                 context: turn.bytes,
                 requests: tally.of_turn,
             }),

@@ -13,6 +13,7 @@ use crate::context::orders::Orders;
 use crate::context::reference::{self, Reference};
 use crate::context::turn_kind::TurnKind;
 use crate::context::wish::Wish;
+use crate::session::admitted::Ticket;
 use crate::session::config_edit;
 use crate::session::intercept::{
     Ask, ClientVerdict, Patience, Prepare, Request, Target, Then, Waiting, rewritten,
@@ -26,6 +27,10 @@ use crate::wire::edit::Edit;
 use crate::wire::envelope::{Envelope, member_text};
 
 /// A turn that waits for its context.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "independent facts, not states"
+)]
 #[derive(Debug, PartialEq)]
 pub(super) struct StartTurn {
     pub(super) request: Request,
@@ -33,6 +38,8 @@ pub(super) struct StartTurn {
     scratch: Option<String>,
     /// The client has given a text for this turn alone.
     is_given: bool,
+    /// The turn itself has brought it.
+    has_own: bool,
     /// Nobody has said that it has no tools for the memory.
     pub(super) may_have_memory: bool,
     /// What a renewal of its thread has lost of its settings.
@@ -102,9 +109,10 @@ impl Session {
             .as_ref()
             .and_then(|id| self.registry.find(id.as_str()));
         let is_known = known.is_some();
+        let is_taken = |given: &_| known.is_some_and(|known| known.admitted().has_begun(given));
         let in_force = self
             .registrations
-            .for_turn(thread.as_ref().map(ThreadId::as_str));
+            .for_turn(thread.as_ref().map(ThreadId::as_str), is_taken);
         let unknown = Habits::default();
         let habits = known.map_or(&unknown, |known| &known.habits);
         let told = member.memory_tools.or(in_force.memory_tools);
@@ -121,7 +129,8 @@ impl Session {
         }
         let has_slot = thread
             .as_ref()
-            .is_some_and(|id| self.registrations.turn(id.as_str()).is_some());
+            .and_then(|id| self.registrations.turn(id.as_str()))
+            .is_some_and(|slot| !is_taken(&slot.generation));
         let is_given = member.context.is_some() || has_slot;
         let gives = member.context.is_some() || member.references.is_some();
         if let Some(denial) = self.cannot_give().filter(|_| gives) {
@@ -140,16 +149,17 @@ impl Session {
             thread,
             scratch: member.scratch,
             is_given,
+            has_own: member.context.is_some(),
             may_have_memory,
             lost: Vec::new(),
             is_renewed: false,
         };
-        // A steer keeps the text of its turn, whatever it brings.
-        if let Some(generation) = self.registry.steer(turn.thread.as_str()) {
-            return self.send_turn(line, turn, Some(generation));
-        }
-        if member.context.is_some() {
-            // Newer than what was set for the next turn: it takes its place.
+        let is_running = self
+            .registry
+            .find(turn.thread.as_str())
+            .is_some_and(Thread::is_running);
+        if member.context.is_some() && !is_running {
+            // Newer than what was set for the next turn: it takes its place. A steer doesn't.
             self.registrations.end_turn(turn.thread.as_str(), None);
             self.registrations.note_any();
         }
@@ -266,6 +276,8 @@ impl Session {
         let thread = turn.thread.as_str();
         let slot = self.registrations.turn(thread);
         let slot = slot.map(|registered| registered.generation.clone());
+        let is_taken = |given: &_| known.is_some_and(|known| known.admitted().has_begun(given));
+        let slot = slot.filter(|slot| !turn.has_own && !is_taken(slot));
         let given_for = if turn.is_given {
             GivenFor::OneTurn
         } else {
@@ -294,7 +306,13 @@ impl Session {
     ) -> ClientVerdict {
         let _ = self.pending.try_note(id, Meaning::Other);
         let generation = member_text(line, &params, &["threadId"])
-            .and_then(|thread| self.registry.find(&thread)?.generation().cloned())
+            .and_then(|thread| {
+                self.registry
+                    .find(&thread)?
+                    .admitted()
+                    .generation()
+                    .cloned()
+            })
             .filter(|_| self.client.experimental_api);
         let edit =
             generation.and_then(|live| config_edit::generation(line, &params, live.as_str(), true));
@@ -306,7 +324,7 @@ impl Session {
         &mut self,
         line: &Bytes,
         turn: StartTurn,
-        generation: Option<Generation>,
+        admitted: Option<(Generation, Ticket)>,
     ) -> ClientVerdict {
         let StartTurn {
             request: Request { id, params },
@@ -318,7 +336,7 @@ impl Session {
         } = turn;
         let mut edits = config_edit::settings(line, &params, &lost);
         edits.extend(scratch_edit(line, &params, scratch.as_deref()));
-        let Some(generation) = generation else {
+        let Some((generation, ticket)) = admitted else {
             if is_renewed {
                 self.pending.settle(id, Meaning::Renewed(thread));
             }
@@ -330,8 +348,7 @@ impl Session {
             let edit = config_edit::generation(line, &params, generation.as_str(), false);
             edits.extend(edit);
         }
-        self.pending
-            .settle(id, Meaning::Turn { thread, generation });
+        self.pending.settle(id, Meaning::Turn { thread, ticket });
         rewritten(edits)
     }
 }

@@ -284,8 +284,8 @@ fn turn_without_a_subscription_ends_with_the_rest_of_its_thread() {
     let start = r#"{"id":6,"method":"turn/start","params":{"threadId":"t"}}"#;
     let start = |story: &mut Story| {
         let line = Bytes::from(start);
+        let is_new = !story.session.registry.find("t").unwrap().is_running();
         let verdict = story.session.on_client_line(&line);
-        let is_new = matches!(verdict, ClientVerdict::Prepare(_));
         if let ClientVerdict::Prepare(prepare) = verdict {
             let context = Some(prepared());
             let verdict = story.session.on_context(&line, prepare, context, fresh());
