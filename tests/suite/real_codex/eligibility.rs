@@ -239,6 +239,20 @@ async fn turns_that_come_here_raise_none(case: Case) {
 }
 matrix!(turns_that_come_here_raise_none: transports);
 
+async fn turns_that_pass_unread_raise_none(case: Case) {
+    let stage = Stage::set(case).await;
+    let launch = stage.relay().option("--context", "none");
+    let (mut client, thread) = started(launch, json!({})).await;
+    client.turn(&thread, "hello").await;
+    client.turn(&thread, "[commands 2]").await;
+    let told = client.stderr();
+    assert!(!told.contains("without the relay"), "{told}");
+    let status = client.ok("relay/status", json!({})).await;
+    assert_eq!(status["threads"][0]["bypasses"], 0, "{status}");
+    assert!(client.close().await.success());
+}
+matrix!(turns_that_pass_unread_raise_none: transports);
+
 async fn account_of_another_kind_is_routed_anew(case: Case) {
     let model = Model::default();
     let stage = Stage::with(case, model.clone()).await;

@@ -8,6 +8,7 @@ use super::context::{instructions_of, turn};
 use crate::support::blocks;
 use crate::support::case::Case;
 use crate::support::client::Client;
+use crate::support::eventually;
 use crate::support::persona;
 use crate::support::stage::{Stage, holds};
 use crate::support::story;
@@ -88,6 +89,56 @@ async fn turn_behind_an_unanswered_resume_gets_its_text(case: Case) {
     assert!(text.ends_with("of one turn"), "{text}");
 }
 matrix!(turn_behind_an_unanswered_resume_gets_its_text: transports);
+
+/// A `turn/start` with a text of its own.
+fn start(thread: &str, id: &str, prompt: &str, text: &str) -> Value {
+    let input = json!([{"type": "text", "text": prompt}]);
+    let relay = json!({"context": {"text": text}});
+    let params = json!({"threadId": thread, "input": input, "relay": relay});
+    json!({"id": id, "method": "turn/start", "params": params})
+}
+
+async fn turn_behind_one_that_is_over_or_refused_gets_its_own_text(case: Case) {
+    let stage = Stage::set(case).await;
+    let launch = stage.relay().option("--context", "client");
+    let (mut client, thread) = launch.with_thread().await;
+    // Nobody waits for an answer: whether the second one steers is codex's to say.
+    let from = client.inbox.len();
+    let mut bad = start(&thread, "bad", "", "of the refused");
+    bad["params"]["input"] = json!("no list");
+    client.send(&bad).await;
+    client
+        .send(&start(&thread, "good", "good", "of the good"))
+        .await;
+    let end = client.turn_end(from, &thread).await;
+    assert_eq!(end["status"], "completed", "{end}");
+    let held = json!({"context": {"text": "of the old"}});
+    let held =
+        json!({"threadId": thread, "relay": held, "input": [{"type": "text", "text": "[hold]"}]});
+    let turn = client.ok("turn/start", held).await["turn"].clone();
+    let is_held = |it: &std::sync::Arc<Recorded>| it.turn() == turn["id"].as_str();
+    eventually("the model is asked", || {
+        let requests = stage.endpoint.model_requests();
+        requests.iter().any(is_held).then_some(())
+    })
+    .await;
+    let from = client.inbox.len();
+    let interrupt = json!({"threadId": thread, "turnId": turn["id"]});
+    client
+        .send(&json!({"id": "i", "method": "turn/interrupt", "params": interrupt}))
+        .await;
+    client
+        .send(&start(&thread, "new", "new", "of the new"))
+        .await;
+    let is_done = |params: &Value| params["turn"]["status"] == "completed";
+    client.notification(from, "turn/completed", is_done).await;
+    assert!(client.close().await.success());
+    for (prompt, text) in [("good", "of the good"), ("new", "of the new")] {
+        let told = instructions_of(&stage, &thread, prompt);
+        assert!(told.ends_with(text), "{prompt}: {told}");
+    }
+}
+matrix!(turn_behind_one_that_is_over_or_refused_gets_its_own_text: transports);
 
 fn assert_each_turn_got_its_own(stage: &Stage, thread: &str) {
     for (prompt, text) in [
