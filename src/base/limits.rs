@@ -173,7 +173,11 @@ pub const MAX_REFUSAL_BODY_BYTES: usize = 65_536;
 
 /// Messages in flight that are read whole: bodies and WebSocket messages as they come, and long
 /// lines of JSON-RPC. / Over it their senders wait.
-pub const MESSAGES_BUDGET_BYTES: usize = 88 * 1024 * 1024;
+pub const MESSAGES_BUDGET_BYTES: usize = 80 * 1024 * 1024;
+
+/// The same for those of at most [`LIGHT_LINE_BYTES`] that find no place there: they must not wait
+/// behind large ones that do.
+pub const LIGHT_BUDGET_BYTES: usize = 8 * 1024 * 1024;
 
 /// Compressed bodies in flight, inflated. / A second pool behind the first: whoever has a place
 /// here waits for nobody, so nobody waits for ever.

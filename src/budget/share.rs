@@ -6,8 +6,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use crate::base::limits::{
-    BUDGET_DEADLINE, INFLATED_BUDGET_BYTES, LIGHT_LINE_BYTES, LINE_BUDGET_DEADLINE, MAX_BODY_BYTES,
-    MAX_LINE_SHARE_BYTES, MESSAGES_BUDGET_BYTES,
+    BUDGET_DEADLINE, INFLATED_BUDGET_BYTES, LIGHT_BUDGET_BYTES, LIGHT_LINE_BYTES,
+    LINE_BUDGET_DEADLINE, MAX_BODY_BYTES, MAX_LINE_SHARE_BYTES, MESSAGES_BUDGET_BYTES,
 };
 
 /// Two pools, always taken in this order: messages as they come, then what they inflate to.
@@ -18,6 +18,8 @@ use crate::base::limits::{
 #[derive(Clone, Debug)]
 pub struct Budget {
     messages: Arc<Semaphore>,
+    /// For small messages while large ones wait.
+    light: Arc<Semaphore>,
     inflated: Arc<Semaphore>,
     /// Lines that have a share: one in each direction, and one that the client doesn't read.
     lines: Arc<Semaphore>,
@@ -48,6 +50,7 @@ impl Budget {
         let pool = |bytes: usize| Arc::new(Semaphore::new(bytes / UNIT_BYTES));
         Self {
             messages: pool(MESSAGES_BUDGET_BYTES),
+            light: pool(LIGHT_BUDGET_BYTES),
             inflated: pool(INFLATED_BUDGET_BYTES),
             lines: Arc::new(Semaphore::new(MAX_LINES)),
         }
@@ -55,7 +58,15 @@ impl Budget {
 
     /// Waits for the share of a message whose size is known, or may be anything up to the limit.
     pub async fn message(&self, bytes: Option<usize>) -> Result<Share, Busy> {
-        take(&self.messages, bytes.unwrap_or(MAX_BODY_BYTES)).await
+        let bytes = bytes.unwrap_or(MAX_BODY_BYTES);
+        if bytes > LIGHT_LINE_BYTES {
+            return take(&self.messages, bytes).await;
+        }
+        tokio::select! {
+            biased;
+            share = take(&self.messages, bytes) => share,
+            share = take(&self.light, bytes) => share,
+        }
     }
 
     /// Waits for the share of what a compressed body may inflate to.
@@ -152,6 +163,19 @@ mod tests {
         first.shrink_to(1);
         assert!(budget.message(None).await.is_ok());
         assert!(budget.inflated().await.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn small_message_waits_behind_no_large_one() {
+        let budget = Budget::new();
+        let _first = budget.message(None).await.unwrap();
+        let _second = budget.message(None).await.unwrap();
+        let third = budget.message(None);
+        tokio::pin!(third);
+        tokio::select! {
+            _ = &mut third => panic!("there is no place for it"),
+            small = budget.message(Some(2048)) => assert!(small.is_ok()),
+        }
     }
 
     #[tokio::test(start_paused = true)]
