@@ -5,15 +5,15 @@ use std::ffi::OsString;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use tokio::io::AsyncReadExt;
 use tokio::process::Command;
-use tokio::sync::Semaphore;
-use tokio::task::spawn_blocking;
+use tokio::sync::{Semaphore, oneshot};
+use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::timeout;
 
 use crate::base::limits::{BEARER_DEADLINE, MAX_BEARER_BYTES};
@@ -92,9 +92,11 @@ pub enum BearerError {
 pub struct Bearer {
     source: Source,
     /// The last one that was good.
-    last: Mutex<Option<Credential>>,
+    last: Arc<Mutex<Option<Credential>>>,
     /// One runs the command, the others wait for what it gives.
-    turn: Semaphore,
+    turn: Arc<Semaphore>,
+    /// Owns the command that runs.
+    runs: Mutex<JoinSet<()>>,
 }
 
 impl Bearer {
@@ -102,8 +104,9 @@ impl Bearer {
     pub fn new(source: Source) -> Self {
         Self {
             source,
-            last: Mutex::new(None),
-            turn: Semaphore::new(1),
+            last: Arc::default(),
+            turn: Arc::new(Semaphore::new(1)),
+            runs: Mutex::default(),
         }
     }
 
@@ -162,13 +165,32 @@ impl Bearer {
             return Err(BearerError::Empty);
         };
         // It can't fail: nobody closes the semaphore.
-        let _turn = self.turn.acquire().await;
+        let turn = Arc::clone(&self.turn).acquire_owned().await;
         if let Some(known) = self.last().filter(|known| Some(known) != used) {
             return Ok(known);
         }
-        let credential = run(line, environment).await?;
-        self.keep(&credential);
-        Ok(credential)
+        let (line, environment) = (line.clone(), environment.clone());
+        let last = Arc::clone(&self.last);
+        // It goes on when codex gives its request up, within its deadline: the next one would start
+        // it all over.
+        let (done, result) = oneshot::channel();
+        let running = async move {
+            let credential = run(&line, &environment).await;
+            if let Ok(credential) = &credential {
+                keep(&last, credential);
+            }
+            drop(turn);
+            let _ = done.send(credential);
+        };
+        self.runs(running);
+        result.await.unwrap_or(Err(BearerError::Empty))
+    }
+
+    fn runs(&self, running: impl Future<Output = ()> + Send + 'static) {
+        let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
+        // One at a time: those before are over.
+        while runs.try_join_next().is_some() {}
+        runs.spawn(running);
     }
 
     fn last(&self) -> Option<Credential> {
@@ -177,9 +199,13 @@ impl Bearer {
     }
 
     fn keep(&self, credential: &Credential) {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        *last = Some(credential.clone());
+        keep(&self.last, credential);
     }
+}
+
+fn keep(last: &Mutex<Option<Credential>>, credential: &Credential) {
+    let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+    *last = Some(credential.clone());
 }
 
 impl Credential {
@@ -360,6 +386,30 @@ mod tests {
             "asked for once for both"
         );
         assert_eq!(shown(&bearer.current().await.unwrap()), "Bearer word-2");
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the test's own files")]
+    #[tokio::test]
+    async fn command_goes_on_when_the_request_that_started_it_is_given_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let (count, go) = (folder.path().join("count"), folder.path().join("go"));
+        let bearer = command(&format!(
+            "echo x >>'{}'; until [ -e '{}' ]; do sleep 0.01; done; echo word",
+            count.display(),
+            go.display()
+        ));
+        let started = async {
+            while fs::read(&count).unwrap_or_default().is_empty() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::select! {
+            _ = bearer.current() => panic!("it can't have ended"),
+            () = started => {}
+        }
+        fs::write(&go, "").unwrap();
+        assert_eq!(shown(&bearer.current().await.unwrap()), "Bearer word");
+        assert_eq!(fs::read_to_string(&count).unwrap(), "x\n");
     }
 
     #[tokio::test]
