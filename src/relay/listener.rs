@@ -59,18 +59,10 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// Whether nothing is injected so far: then no request needs to be read, or understood.
-    pub(super) fn is_silent(&self) -> bool {
-        self.feed.is_silent() && !self.session.with(|session| session.has_given())
-    }
-
-    /// The same for a model request that comes now, which is noted.
+    /// Whether a model request that comes now needs not be read, or understood, because nothing is
+    /// injected so far.
     pub(super) fn passes_unread(&self) -> bool {
-        let is_silent = self.is_silent();
-        if is_silent {
-            self.session.with(Session::note_unread);
-        }
-        is_silent
+        self.feed.is_silent() && self.session.with(Session::passes_unread)
     }
 }
 

@@ -334,9 +334,12 @@ impl Session {
         }
     }
 
-    /// Notes that a model request passed unread, because nothing is injected so far.
-    pub fn note_unread(&mut self) {
-        self.reads_nothing = true;
+    /// Whether a model request passes unread where no workspace has anything to say: the client has
+    /// given nothing either. It is noted, since nobody knows then whose turn it was.
+    pub fn passes_unread(&mut self) -> bool {
+        let has_given = self.has_given();
+        self.reads_nothing |= !has_given;
+        !has_given
     }
 
     /// How often codex has answered for the opening of a thread.

@@ -148,7 +148,7 @@ impl Bearer {
         };
         match (read, self.last()) {
             (Ok(credential), _) => {
-                self.keep(&credential);
+                keep(&self.last, &credential);
                 Ok(credential)
             }
             (Err(error), Some(last)) => {
@@ -196,10 +196,6 @@ impl Bearer {
     fn last(&self) -> Option<Credential> {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         last.clone()
-    }
-
-    fn keep(&self, credential: &Credential) {
-        keep(&self.last, credential);
     }
 }
 

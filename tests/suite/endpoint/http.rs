@@ -2,7 +2,6 @@
 
 use serde_json::{Value, json};
 
-use crate::support::eventually;
 use crate::support::mirror::{Mirror, Peer, SOUL, of_child, of_turn, request};
 use crate::support::processes::descriptors;
 
@@ -438,11 +437,8 @@ async fn codex_that_hangs_up_in_a_read_body_ends_the_upload() {
     upstream.head().await;
     upstream.exactly(1000).await;
     drop(codex);
-    // The upstream reads on only once the relay has let go of both ends.
-    eventually("the connections are shut", || {
-        (descriptors(mirror.client.pid()) <= before).then_some(())
-    })
-    .await;
+    // The upstream reads on only then.
+    mirror.lets_go(before).await;
     let rest = upstream.rest().await;
     assert!(
         rest.len() < body.len() / 2,

@@ -2,7 +2,6 @@
 
 use serde_json::Value;
 
-use crate::support::eventually;
 use crate::support::mirror::{Mirror, SOUL, masked, of_child, of_turn, request, unmasked};
 use crate::support::processes::descriptors;
 
@@ -203,11 +202,8 @@ async fn codex_that_is_gone_ends_an_upload_that_the_upstream_does_not_take() {
     codex.write(&masked(0x81, message.as_bytes())).await;
     upstream.frame().await;
     drop(codex);
-    // The upstream reads on only once the relay has let go of both ends.
-    eventually("the connections are shut", || {
-        (descriptors(mirror.client.pid()) <= before).then_some(())
-    })
-    .await;
+    // The upstream reads on only then.
+    mirror.lets_go(before).await;
     let rest = upstream.rest().await;
     assert!(
         rest.len() < message.len() / 2,

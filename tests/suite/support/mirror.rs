@@ -14,8 +14,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::process::Command;
 use tokio::time::timeout;
 
-use super::PATIENCE;
 use super::client::Client;
+use super::processes::descriptors;
+use super::{PATIENCE, eventually};
 
 /// What SOUL.md says: the mark of an injected request.
 pub(crate) const SOUL: &str = "Marker-of-the-soul";
@@ -130,6 +131,14 @@ impl Mirror {
         let got = self.exchange("turn/start", params, result).await;
         let generation = &got["responsesapiClientMetadata"]["codex_relay_generation"];
         generation.as_str().unwrap().to_owned()
+    }
+
+    /// Waits until the relay holds no more descriptors than `before`: it has let go of both ends.
+    pub(crate) async fn lets_go(&self, before: usize) {
+        eventually("the connections are shut", || {
+            (descriptors(self.client.pid()) <= before).then_some(())
+        })
+        .await;
     }
 
     /// Connects to the private endpoint, as codex does.
