@@ -2,7 +2,8 @@
 //!
 //! Everything is on loopback; every measured exchange is checked byte for byte. Names of parts
 //! (`latency`, `streams`, `sockets`, `sessions`, `memory`, `stdio`) as arguments measure those
-//! alone; `--rounds N` sets how often each is repeated (10).
+//! alone; `--rounds N` sets how often each is repeated (10), and `--only WORDS` has `latency` and
+//! `sockets` leave out the cases whose name lacks the words, such as `injected, plain 64 KiB`.
 #![allow(
     clippy::cast_possible_truncation,
     clippy::cast_precision_loss,
@@ -29,7 +30,9 @@ fn main() {
         return standin::run();
     }
     let mut args: Vec<String> = std::env::args().skip(1).collect();
-    let rounds = rounds(&mut args);
+    let rounds = option(&mut args, "--rounds")
+        .map_or(ROUNDS, |it| it.parse().expect("--rounds takes a number"));
+    let only = option(&mut args, "--only").unwrap_or_default();
     args.retain(|arg| !arg.starts_with("--"));
     let is_wanted = |part: &str| args.is_empty() || args.iter().any(|arg| arg == part);
     let before = load();
@@ -50,7 +53,7 @@ fn main() {
         results.streams = Some(measured);
     }
     if is_wanted("sockets") {
-        results.sockets = sockets::run(&stage, rounds);
+        results.sockets = sockets::run(&stage, rounds, &only);
         report::sockets(&results.sockets);
     }
     if is_wanted("sessions") {
@@ -58,7 +61,7 @@ fn main() {
         report::sessions(&results.sessions);
     }
     if is_wanted("latency") {
-        results.latency = latency::run(&stage, rounds);
+        results.latency = latency::run(&stage, rounds, &only);
         report::latency(&results.latency);
     }
     goals::print(&results);
@@ -75,15 +78,10 @@ fn load() -> String {
     text.split(' ').next().unwrap_or_default().to_owned()
 }
 
-/// Takes `--rounds N` out of the arguments.
-fn rounds(args: &mut Vec<String>) -> usize {
-    let Some(at) = args.iter().position(|arg| arg == "--rounds") else {
-        return ROUNDS;
-    };
-    let value = args.drain(at..args.len().min(at + 2)).nth(1);
-    value
-        .and_then(|it| it.parse().ok())
-        .expect("--rounds takes a number")
+/// Takes an option with its value out of the arguments.
+fn option(args: &mut Vec<String>, name: &str) -> Option<String> {
+    let at = args.iter().position(|arg| arg == name)?;
+    args.drain(at..args.len().min(at + 2)).nth(1)
 }
 
 const ROUNDS: usize = 10;

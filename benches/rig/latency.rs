@@ -54,12 +54,16 @@ struct Lane {
     expected: Arc<Expected>,
 }
 
-/// Measures every kind at every size.
-pub(crate) fn run(stage: &Stage, rounds: usize) -> Vec<Case> {
+/// Measures every kind at every size whose name has the words `only`.
+pub(crate) fn run(stage: &Stage, rounds: usize, only: &str) -> Vec<Case> {
     let mut cases = Vec::new();
     for kind in KINDS {
         for (size, bytes, count) in SIZES {
-            eprintln!("latency: {} {size}", kind.name());
+            let name = format!("{} {size}", kind.name());
+            if !name.contains(only) {
+                continue;
+            }
+            eprintln!("latency: {name}");
             cases.push(case(stage, kind, (size, bytes, count), rounds));
         }
     }

@@ -24,11 +24,15 @@ const SIZES: [(&str, usize, usize); 3] = [
     ("1 MiB", 1 << 20, 12),
 ];
 
-pub(crate) fn run(stage: &Stage, rounds: usize) -> Vec<Case> {
+pub(crate) fn run(stage: &Stage, rounds: usize, only: &str) -> Vec<Case> {
     let mut cases = Vec::new();
     for whose in [Whose::Child, Whose::Parent] {
         for (size, bytes, count) in SIZES {
-            eprintln!("sockets: {whose:?} {size}");
+            let name = format!("{whose:?} {size}");
+            if !name.contains(only) {
+                continue;
+            }
+            eprintln!("sockets: {name}");
             let times = case(stage, whose, (bytes, count), rounds);
             cases.push(Case { whose, size, times });
         }

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use tokio::net::TcpListener;
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
@@ -21,6 +22,7 @@ use crate::config::settings::Settings;
 use crate::config::standin;
 use crate::exchange::admission::Gate;
 use crate::relay::listener::{self, Relay};
+use crate::relay::repack::Kept;
 use crate::session::eligibility::Ineligible;
 use crate::session::machine::{Config, Session, Upstreams};
 use crate::session::shared::SharedSession;
@@ -301,6 +303,8 @@ fn spawn_relay(
         upstream: Upstream::new(settings.way_out),
         on_unrecognized: settings.on_unrecognized,
         budget,
+        tools: Kept::default(),
+        reads_whole: AtomicBool::new(false),
     });
     if relay.destination.may_need_tls() {
         let relay = Arc::clone(&relay);

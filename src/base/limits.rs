@@ -88,6 +88,22 @@ pub const HELD_BODY_BYTES: usize = 65_536;
 /// of it, the body is read whole.
 pub const CONFIRMED_METADATA_BYTES: usize = 262_144;
 
+/// The window of a compressed body that is opened while it comes, as a power of two. / Twice codex's; one
+/// with a larger window is opened as a whole.
+pub const MAX_WINDOW_LOG: u32 = 22;
+
+/// What opening and closing such a body takes beside its bytes: the window, and the compressor's
+/// tables.
+pub const REPACK_BYTES: usize = 9 * 1024 * 1024;
+
+/// Of a larger compressed body so much is here before it is opened. / A place for that is taken once the
+/// rest is on its way, never while codex may still think.
+pub const OVERLAP_FROM_BYTES: usize = 131_072;
+
+/// How long the compressor's tables are kept for the next body. / A turn makes its requests in quick
+/// succession.
+pub const TOOLS_KEPT: Duration = Duration::from_secs(10);
+
 /// A WebSocket message, summed over its fragments, in either direction.
 pub const MAX_MESSAGE_BYTES: usize = 33_554_432;
 

@@ -69,9 +69,9 @@ impl Budget {
         }
     }
 
-    /// Waits for the share of what a compressed body may inflate to.
-    pub async fn inflated(&self) -> Result<Share, Busy> {
-        take(&self.inflated, MAX_BODY_BYTES).await
+    /// Waits for the share of a compressed body that takes `bytes` while it is opened and closed.
+    pub async fn inflated(&self, bytes: usize) -> Result<Share, Busy> {
+        take(&self.inflated, bytes).await
     }
 
     /// Makes room for a line that has grown to `bytes`, in steps of twice its size.
@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(budget.message(None).await.err(), Some(Busy));
         first.shrink_to(1);
         assert!(budget.message(None).await.is_ok());
-        assert!(budget.inflated().await.is_ok());
+        assert!(budget.inflated(MAX_BODY_BYTES).await.is_ok());
     }
 
     #[tokio::test(start_paused = true)]

@@ -8,3 +8,4 @@ pub mod instructions;
 pub mod passing;
 pub mod plan;
 pub mod refusal;
+pub mod repacking;

@@ -31,13 +31,16 @@ pub struct Passing {
     held: Vec<Bytes>,
     held_bytes: usize,
     instructions: Found,
+    /// The member has begun behind which codex writes no `instructions` any more.
+    has_input: bool,
     /// Where a first member would stand, and whether there is none yet.
     first: usize,
     is_empty: bool,
     /// What the body gains, once it is known.
     growth: Option<usize>,
-    /// The last byte that came: it waits for the next one, or for the end.
-    last: Option<Bytes>,
+    /// The last byte that came: it waits for the next one, or for the end. By itself, so that it keeps
+    /// no buffer from being used again.
+    last: Option<u8>,
     /// Every copy of `client_metadata`.
     metadata: Vec<Vec<u8>>,
 }
@@ -49,6 +52,8 @@ enum Member {
     Instructions,
     /// The one that says whose the body is.
     Metadata,
+    /// The one that all others are short beside.
+    Input,
     Other,
 }
 
@@ -59,6 +64,9 @@ pub enum Stop {
     Refuse(Reason),
     /// It can't be edited in passing; read whole it may. Nothing of it has gone on.
     Unfit,
+    /// It has `instructions` where codex writes none. Its beginning has gone on without them, its end
+    /// must not: sent again and read whole, it can be edited.
+    Late,
 }
 
 impl Passing {
@@ -74,6 +82,7 @@ impl Passing {
             held: Vec::new(),
             held_bytes: 0,
             instructions: Found::default(),
+            has_input: false,
             first: 0,
             is_empty: true,
             growth: None,
@@ -101,7 +110,7 @@ impl Passing {
         }
         let is_open = self.member == Member::Instructions;
         let is_found = self.instructions.count > 0;
-        if is_found && !is_open {
+        if !is_open && (is_found || self.has_input) {
             return self.settle(out);
         }
         let most = if is_open {
@@ -146,7 +155,7 @@ impl Passing {
         if self.growth.is_none() {
             return Err(Stop::Unfit);
         }
-        out.extend(self.last.take());
+        out.extend(self.last.take().map(alone));
         Ok(())
     }
 
@@ -186,9 +195,13 @@ impl Passing {
                 if self.instructions.count > 1 {
                     return Err(Stop::Refuse(Reason::BodyInvalid));
                 }
+                if self.growth.is_some() {
+                    return Err(Stop::Late);
+                }
                 self.instructions.last = Some(at..at);
             }
             Member::Metadata => self.metadata.push(Vec::new()),
+            Member::Input => self.has_input = true,
             Member::Other => {}
         }
         Ok(())
@@ -234,10 +247,11 @@ impl Passing {
 
     /// Lets `part` go, but for its last byte.
     fn release(&mut self, mut part: Bytes, out: &mut VecDeque<Bytes>) {
-        if part.is_empty() {
+        let Some(last) = part.last().copied() else {
             return;
-        }
-        out.extend(self.last.replace(part.split_off(part.len() - 1)));
+        };
+        out.extend(self.last.replace(last).map(alone));
+        part.truncate(part.len() - 1);
         if !part.is_empty() {
             out.push_back(part);
         }
@@ -251,10 +265,16 @@ impl Member {
             Self::Instructions
         } else if is("client_metadata") {
             Self::Metadata
+        } else if is("input") {
+            Self::Input
         } else {
             Self::Other
         }
     }
+}
+
+fn alone(byte: u8) -> Bytes {
+    Bytes::copy_from_slice(&[byte])
 }
 
 fn joined(parts: Vec<Bytes>) -> Bytes {

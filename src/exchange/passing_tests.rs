@@ -55,6 +55,7 @@ fn body(before: &str, input: &str, more: &Value) -> String {
 fn what_goes_on_is_what_the_whole_would_become() {
     let snapshot = Snapshot::new("P\n\"q\"".to_owned(), Vec::new());
     for before in [
+        "",
         r#","instructions":null"#,
         r#","instructions":"""#,
         r#","instructions":"old \u00e9""#,
@@ -89,7 +90,7 @@ fn last_byte_stays_here_where_the_body_is_not_what_its_headers_said() {
         assert_eq!(found, stop, "{more}");
         assert!(!sent.ends_with(b"}}"), "{more}");
     }
-    let without = r#"{"input":["x"]}"#;
+    let without = r#"{"other":["x"]}"#;
     let unrecognized = Stop::Refuse(Reason::MetadataUnrecognized);
     assert_eq!(passed(without, 4), Err((Vec::new(), unrecognized)));
 }
@@ -114,22 +115,24 @@ fn body_that_is_broken_goes_on_to_no_end() {
 }
 
 #[test]
-fn body_without_early_instructions_is_read_whole() {
+fn body_whose_beginning_tells_too_little_is_read_whole() {
+    let long = "i".repeat(5 * HELD_BODY_BYTES);
+    for member in ["instructions", "other"] {
+        let long = body(&format!(r#","{member}":"{long}""#), "x", &json!({}));
+        assert_eq!(passed(&long, 50_000), Err((Vec::new(), Stop::Unfit)));
+    }
+}
+
+#[test]
+fn body_with_instructions_behind_a_long_input_is_sent_again() {
     let late = body("", &"x".repeat(3 * HELD_BODY_BYTES), &json!({}));
-    let late = late.replacen(
-        "\"client_metadata\"",
-        "\"instructions\":\"a\",\"client_metadata\"",
-        1,
-    );
-    assert_eq!(passed(&late, 50_000), Err((Vec::new(), Stop::Unfit)));
-    let without = body("", &"x".repeat(3 * HELD_BODY_BYTES), &json!({}));
-    assert_eq!(passed(&without, 50_000), Err((Vec::new(), Stop::Unfit)));
-    let long = body(
-        &format!(",\"instructions\":\"{}\"", "i".repeat(5 * HELD_BODY_BYTES)),
-        "x",
-        &json!({}),
-    );
-    assert_eq!(passed(&long, 50_000), Err((Vec::new(), Stop::Unfit)));
+    let again = "\"instructions\":\"a\",\"client_metadata\"";
+    let late = late.replacen("\"client_metadata\"", again, 1);
+    let (sent, stop) = passed(&late, 50_000).unwrap_err();
+    assert_eq!(stop, Stop::Late);
+    assert!(!sent.ends_with(b"}}"));
+    // What came at once is known as a whole.
+    assert!(passed(&late, late.len()).is_ok());
 }
 
 proptest! {

@@ -58,6 +58,19 @@ impl Refusal {
         }
     }
 
+    /// Has codex send a body again that must be read whole.
+    pub fn read_again() -> Self {
+        Self {
+            reason: Reason::BodyInvalid,
+            words:
+                "instructions stand behind the input of a large request body, where codex writes \
+                    none; sent again, the body is read whole"
+                    .to_owned(),
+            remedy: "",
+            may_pass_later: true,
+        }
+    }
+
     /// Ends a request whose turn was interrupted, where codex itself doesn't.
     pub fn interrupted() -> Self {
         Self {

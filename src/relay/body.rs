@@ -31,6 +31,26 @@ pub enum ReadError {
     },
 }
 
+/// What has come of a body.
+#[derive(Debug, Default)]
+pub struct Begun {
+    /// Its parts.
+    pub parts: Vec<Bytes>,
+    /// The fields behind it.
+    pub trailers: Option<HeaderMap>,
+}
+
+/// A body that is ready to be sent.
+#[derive(Debug)]
+pub struct Ready {
+    /// Its bytes, in order.
+    pub pieces: Vec<Bytes>,
+    /// The fields behind it, if there are any.
+    pub trailers: Option<HeaderMap>,
+    /// What it takes of the budget.
+    pub shares: Vec<Share>,
+}
+
 /// A body that was read.
 #[derive(Debug)]
 pub struct Whole {
@@ -42,16 +62,12 @@ pub struct Whole {
     pub share: Share,
 }
 
-/// Reads a body of at most [`MAX_BODY_BYTES`], once there is room for it; `begun` are the parts of it
-/// that have come.
+/// Reads a body of at most [`MAX_BODY_BYTES`], once there is room for it; `begun` is what has
+/// come of it.
 ///
 /// One that is longer is read to its end and thrown away: codex listens only then.
-pub async fn read(
-    begun: Vec<Bytes>,
-    mut body: Incoming,
-    budget: &Budget,
-) -> Result<Whole, ReadError> {
-    let so_far: u64 = begun.iter().map(length).sum();
+pub async fn read(begun: Begun, mut body: Incoming, budget: &Budget) -> Result<Whole, ReadError> {
+    let so_far: u64 = begun.parts.iter().map(length).sum();
     let announced = body.size_hint().exact().map(|rest| rest + so_far);
     if let Some(bytes) = announced.filter(|bytes| is_over(*bytes)) {
         drain(&mut body).await;
@@ -63,10 +79,10 @@ pub async fn read(
         return Err(ReadError::Busy);
     };
     let mut whole = BytesMut::with_capacity(expected.unwrap_or(0));
-    for part in begun {
+    for part in begun.parts {
         whole.extend_from_slice(&part);
     }
-    let mut trailers = None;
+    let mut trailers = begun.trailers;
     while let Some(frame) = body.frame().await {
         let data = match frame.map_err(ReadError::Broken)?.into_data() {
             Ok(data) => data,
@@ -201,13 +217,13 @@ pub struct Pieces {
     left: VecDeque<Bytes>,
     trailers: Option<HeaderMap>,
     /// Given back when the last piece has gone, or the request has failed.
-    _share: Arc<Share>,
+    _share: Arc<[Share]>,
 }
 
 impl Pieces {
     /// Sends `pieces` one after the other, and `trailers` behind them; `share` is what they take of
     /// the budget.
-    pub fn new(mut pieces: Vec<Bytes>, trailers: Option<HeaderMap>, share: Arc<Share>) -> Self {
+    pub fn new(mut pieces: Vec<Bytes>, trailers: Option<HeaderMap>, share: Arc<[Share]>) -> Self {
         pieces.retain(|piece| !piece.is_empty());
         Self {
             left: pieces.into(),

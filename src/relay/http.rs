@@ -17,12 +17,13 @@ use crate::exchange::admission::Subject;
 use crate::exchange::body::Body;
 use crate::exchange::classify::Identity;
 use crate::exchange::refusal::{Measured, Refusal};
-use crate::relay::body::{Counted, ReadError, Whole, drain, read};
+use crate::relay::body::{Begun, Counted, ReadError, Ready, Whole, drain, read};
 use crate::relay::cut::cuttable;
 use crate::relay::judge::{self, Judged, note_call};
 use crate::relay::listener::{Pump, Relay};
 use crate::relay::onward::{Onward, Outgoing};
 use crate::relay::passing::{self, Held};
+use crate::relay::repack::{Failed, repack};
 use crate::relay::reply::{back, empty, refused};
 use crate::relay::upgrade::{tunnel, upgrade};
 use crate::relay::zip::{close, open};
@@ -138,7 +139,7 @@ async fn answer(
         note(Outcome::Untouched);
         return pass_counted(relay, onward, body).await;
     }
-    let mut begun = Vec::new();
+    let mut begun = Begun::default();
     if let Some((passing, text)) = passing::begin(relay, &onward.parts.headers, &identity, &body) {
         let held = passing::hold(relay, &mut body, passing).await;
         match held.inspect_err(|refusal| note(judge::refused(refusal)))? {
@@ -147,7 +148,7 @@ async fn answer(
                 let passed = passing::pass(relay, onward, body, *ready).await;
                 return passed;
             }
-            Held::Unfit(parts) => begun = parts,
+            Held::Unfit(parts) => begun.parts = parts,
         }
     }
     let is_zstd = match encoding(&onward.parts.headers) {
@@ -158,6 +159,23 @@ async fn answer(
             return Err(refusal);
         }
     };
+    if is_zstd
+        && let Some((passing, text)) = passing::claimed(relay, &onward.parts.headers, &identity)
+    {
+        match repack((&relay.budget, &relay.tools), passing, &mut body).await {
+            Ok(repacked) => {
+                note(Outcome::Injected(text));
+                tracing::debug!("compressed model request injected");
+                return send_held(relay, onward, repacked).await;
+            }
+            Err(Failed::Unfit(come)) => begun = come,
+            Err(Failed::Broken) => {
+                let refusal = Refusal::new(Reason::BodyInvalid);
+                note(judge::refused(&refusal));
+                return Err(refusal);
+            }
+        }
+    }
     let Whole {
         bytes: wire,
         trailers,
@@ -170,17 +188,35 @@ async fn answer(
             ReadError::Busy => Refusal::new(Reason::Busy),
         })
         .inspect_err(|refusal| note(judge::refused(refusal)))?;
-    let mut headers = end_to_end(&onward.parts.headers);
     let pieces = spliced(relay, wire, is_zstd, (identity, call)).await?;
+    let ready = Ready {
+        pieces,
+        trailers,
+        shares: vec![share],
+    };
+    send_held(relay, onward, ready).await
+}
+
+/// Sends a body that is here as a whole.
+async fn send_held(
+    relay: &Relay,
+    onward: Onward,
+    ready: Ready,
+) -> Result<Response<OutBody>, Refusal> {
+    let Ready {
+        pieces,
+        trailers,
+        shares,
+    } = ready;
+    let mut headers = end_to_end(&onward.parts.headers);
     let size: usize = pieces.iter().map(Bytes::len).sum();
     if headers.contains_key(CONTENT_LENGTH) {
         headers.insert(CONTENT_LENGTH, HeaderValue::from(size));
     }
-    let share = Arc::new(share);
     let body = Outgoing::Held {
         pieces,
         trailers,
-        share,
+        share: shares.into(),
     };
     let response = onward.send(relay, body, Usage::Exchange, headers).await?;
     Ok(back(response))

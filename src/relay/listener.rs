@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::net::Ipv4Addr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use ::http::header::{CONNECTION, HeaderValue};
 use hyper::Request;
@@ -27,6 +28,7 @@ use crate::exchange::plan::OnUnrecognized;
 use crate::feed::source::Feed;
 use crate::relay::http;
 use crate::relay::peer::Peers;
+use crate::relay::repack::Kept;
 use crate::session::machine::Session;
 use crate::session::shared::SharedSession;
 use crate::upstream::bearer::Bearer;
@@ -56,6 +58,10 @@ pub struct Relay {
     pub calls: Calls,
     /// The memory for messages in flight.
     pub budget: Budget,
+    /// What compressed bodies are opened and closed with.
+    pub tools: Kept,
+    /// A large body came in another order than codex writes: none is edited in passing any more.
+    pub reads_whole: AtomicBool,
 }
 
 impl Relay {

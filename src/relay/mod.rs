@@ -9,6 +9,7 @@ pub mod listener;
 pub mod onward;
 mod passing;
 mod peer;
+pub mod repack;
 mod reply;
 pub mod up;
 pub mod upgrade;

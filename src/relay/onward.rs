@@ -45,7 +45,7 @@ pub enum Outgoing {
         /// The fields behind it.
         trailers: Option<HeaderMap>,
         /// What it takes of the budget.
-        share: Arc<Share>,
+        share: Arc<[Share]>,
     },
 }
 

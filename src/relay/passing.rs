@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::pin::Pin;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
@@ -29,8 +30,8 @@ use crate::session::decide::Decision;
 use crate::upstream::client::{OutBody, Usage};
 use crate::wire::headers::{TURN_METADATA, end_to_end};
 
-/// Begins with a body that can be edited in passing: large, plain, of a known length, and with
-/// headers that say all that decides; gives the size of its text as well. Others are read whole.
+/// Begins with a body that can be edited in passing: plain, large, of a known length, and with headers
+/// that say all that decides; gives the size of its text as well. Others are read whole.
 pub(super) fn begin(
     relay: &Relay,
     headers: &HeaderMap,
@@ -41,10 +42,20 @@ pub(super) fn begin(
     let is_fit = bytes >= PASSING_FROM_BYTES
         && usize::try_from(bytes).is_ok_and(|bytes| bytes <= MAX_BODY_BYTES)
         && !headers.contains_key(CONTENT_ENCODING)
-        && headers.contains_key(CONTENT_LENGTH)
-        && relay.on_unrecognized == OnUnrecognized::Refuse
         // Behind a 401 to our own credential the body is sent again.
-        && relay.bearer.is_none()
+        && relay.bearer.is_none();
+    is_fit.then(|| claimed(relay, headers, identity)).flatten()
+}
+
+/// The same for a compressed body: it is held, compressed, until all of it is edited.
+pub(super) fn claimed(
+    relay: &Relay,
+    headers: &HeaderMap,
+    identity: &Identity,
+) -> Option<(Passing, usize)> {
+    let is_fit = headers.contains_key(CONTENT_LENGTH)
+        && relay.on_unrecognized == OnUnrecognized::Refuse
+        && !relay.reads_whole.load(Ordering::Relaxed)
         && headers
             .get(TURN_METADATA)
             .is_some_and(|it| it.len() <= CONFIRMED_METADATA_BYTES / 4);
@@ -63,6 +74,22 @@ pub(super) fn begin(
         | Decision::Refuse(_)
         | Decision::RefuseOwnTurn
         | Decision::Untouched => None,
+    }
+}
+
+impl Relay {
+    /// What codex is told of a body that stopped. One that came in another order than codex's is asked
+    /// for again, and none is taken for codex's from then on.
+    fn refusal_of(&self, stop: Stop) -> Refusal {
+        match stop {
+            Stop::Refuse(reason) => Refusal::new(reason),
+            // Its beginning was fit.
+            Stop::Unfit => Refusal::new(Reason::BodyInvalid),
+            Stop::Late => {
+                self.reads_whole.store(true, Ordering::Relaxed);
+                Refusal::read_again()
+            }
+        }
     }
 }
 
@@ -112,9 +139,9 @@ pub(super) async fn hold(
         match passing.push(data, &mut out) {
             Ok(()) => {}
             Err(Stop::Unfit) => return Ok(Held::Unfit(passing.into_held())),
-            Err(Stop::Refuse(reason)) => {
+            Err(stop @ (Stop::Refuse(_) | Stop::Late)) => {
                 drain(body).await;
-                return Err(Refusal::new(reason));
+                return Err(relay.refusal_of(stop));
             }
         }
     };
@@ -153,9 +180,9 @@ pub(super) async fn pass(
     let body = Outgoing::Once(spliced.boxed_unsync());
     let sent = onward.send(relay, body, Usage::Exchange, headers);
     let result = sent.await;
-    if let Ok((reason, mut rest)) = stop.try_recv() {
+    if let Ok((stop, mut rest)) = stop.try_recv() {
         drain(&mut rest).await;
-        return Err(Refusal::new(reason));
+        return Err(relay.refusal_of(stop));
     }
     Ok(back(result?))
 }
@@ -169,7 +196,7 @@ struct Spliced {
     passing: Passing,
     out: VecDeque<Bytes>,
     left: u64,
-    stopped: Option<oneshot::Sender<(Reason, Incoming)>>,
+    stopped: Option<oneshot::Sender<(Stop, Incoming)>>,
     _share: Share,
 }
 
@@ -180,13 +207,8 @@ struct Stopped;
 
 impl Spliced {
     fn stop(&mut self, stop: Stop) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let reason = match stop {
-            Stop::Refuse(reason) => reason,
-            // Its beginning was fit.
-            Stop::Unfit => Reason::BodyInvalid,
-        };
         if let (Some(stopped), Some(rest)) = (self.stopped.take(), self.inner.take()) {
-            let _ = stopped.send((reason, rest));
+            let _ = stopped.send((stop, rest));
         }
         self.out.clear();
         Poll::Ready(Some(Err(Stopped.into())))

@@ -1,8 +1,5 @@
 //! Compressed bodies, opened and closed where they hold nobody up.
 
-use std::cell::RefCell;
-use std::io;
-
 use bytes::Bytes;
 use tokio::task::spawn_blocking;
 
@@ -10,11 +7,11 @@ use crate::base::limits::MAX_BODY_BYTES;
 use crate::base::reason::Reason;
 use crate::budget::share::{Budget, Busy, Share};
 use crate::exchange::refusal::Refusal;
-use crate::wire::compress::{InflateError, Packer, inflate};
+use crate::wire::compress::{InflateError, deflate, inflate};
 
 /// Inflates a body, once there is room for it.
 pub(super) async fn open(wire: Bytes, budget: &Budget) -> Result<(Bytes, Share), Refusal> {
-    let waiting = budget.inflated().await;
+    let waiting = budget.inflated(MAX_BODY_BYTES).await;
     let mut share = waiting.map_err(|Busy| Refusal::new(Reason::Busy))?;
     let opened = spawn_blocking(move || inflate(&wire, MAX_BODY_BYTES)).await;
     match opened {
@@ -27,22 +24,10 @@ pub(super) async fn open(wire: Bytes, budget: &Budget) -> Result<(Bytes, Share),
     }
 }
 
+/// Compresses a body.
 pub(super) async fn close(pieces: Vec<Bytes>) -> Result<Vec<Bytes>, Refusal> {
     match spawn_blocking(move || deflate(&pieces)).await {
-        Ok(Ok(packed)) => Ok(vec![packed.into()]),
+        Ok(Ok(packed)) => Ok(packed),
         Ok(Err(_)) | Err(_) => Err(Refusal::new(Reason::BodyInvalid)),
     }
-}
-
-thread_local! {
-    /// What compressing needs, kept for as long as the thread is: the runtime ends those that have
-    /// had nothing to do for ten seconds.
-    static PACKER: RefCell<Option<Packer>> = const { RefCell::new(None) };
-}
-
-fn deflate(pieces: &[Bytes]) -> io::Result<Vec<u8>> {
-    PACKER.with_borrow_mut(|kept| match kept {
-        Some(packer) => packer.deflate(pieces),
-        None => kept.insert(Packer::new()?).deflate(pieces),
-    })
 }

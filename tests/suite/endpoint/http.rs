@@ -165,14 +165,37 @@ async fn large_bodies_are_edited_wherever_their_instructions_stand() {
     let told = format!(r#""client_metadata":{{"x-codex-turn-metadata":{told}}}"#);
     let input = format!(r#""input":["{}"]"#, "x".repeat(300_000));
     let own = r#""instructions":"own words""#;
+    // What the headers claim and the body denies never arrives whole.
+    let denied = told.replace("request_kind", "parent_thread_id");
+    let body = format!("{{\"model\":\"m\",{own},{input},{denied}}}");
+    let mut codex = mirror.dial().await;
+    codex.write(&mirror.post(&header, body.as_bytes())).await;
+    let mut upstream = mirror.accept().await;
+    upstream.head().await;
+    let arrived = upstream.rest().await;
+    assert!(!arrived.ends_with(b"}"), "{} bytes", arrived.len());
+    let head = codex.head().await;
+    assert!(head.starts_with("HTTP/1.1 400 "), "{head}");
+    assert!(head.contains("metadata_contradictory"), "{head}");
+    let late = [&input, own, &told].join(",");
     for (members, has_own) in [
         ([own, &input, &told].join(","), true),
-        ([&input, own, &told].join(","), true),
         (format!("{input},\n{told}"), false),
+        (late, true),
     ] {
         let body = format!("{{\"model\":\"m\",{members}}}");
         let mut codex = mirror.dial().await;
         codex.write(&mirror.post(&header, body.as_bytes())).await;
+        if members.starts_with(&input) && has_own {
+            // Its beginning went on without them: it is asked for again, and read whole then.
+            let mut upstream = mirror.accept().await;
+            upstream.head().await;
+            assert!(!upstream.rest().await.ends_with(b"}"));
+            let head = codex.head().await;
+            assert!(head.starts_with("HTTP/1.1 502 "), "{head}");
+            codex = mirror.dial().await;
+            codex.write(&mirror.post(&header, body.as_bytes())).await;
+        }
         let mut upstream = mirror.accept().await;
         let (_, got) = read_request(&mut upstream).await;
         let mut got: Value = serde_json::from_str(&got).unwrap();
@@ -186,18 +209,6 @@ async fn large_bodies_are_edited_wherever_their_instructions_stand() {
         upstream.write(OK).await;
         assert!(codex.head().await.starts_with("HTTP/1.1 200 OK\r\n"));
     }
-    // What the headers claim and the body denies never arrives whole.
-    let denied = told.replace("request_kind", "parent_thread_id");
-    let body = format!("{{\"model\":\"m\",{own},{input},{denied}}}");
-    let mut codex = mirror.dial().await;
-    codex.write(&mirror.post(&header, body.as_bytes())).await;
-    let mut upstream = mirror.accept().await;
-    upstream.head().await;
-    let arrived = upstream.rest().await;
-    assert!(!arrived.ends_with(b"}"), "{} bytes", arrived.len());
-    let head = codex.head().await;
-    assert!(head.starts_with("HTTP/1.1 400 "), "{head}");
-    assert!(head.contains("metadata_contradictory"), "{head}");
 }
 
 #[tokio::test]

@@ -1,0 +1,111 @@
+use http::{HeaderMap, HeaderValue};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+use super::*;
+use crate::context::snapshot::Snapshot;
+use crate::exchange::classify::Identity;
+use crate::wire::compress::{content_size, deflate, inflate};
+
+fn metadata(turn: &str) -> String {
+    let metadata = json!({
+        "thread_id": "t", "turn_id": turn, "request_kind": "turn", "codex_relay_generation": "g",
+    });
+    metadata.to_string()
+}
+
+fn passing() -> Passing {
+    let mut headers = HeaderMap::new();
+    let value = HeaderValue::from_str(&metadata("u")).unwrap();
+    headers.insert("x-codex-turn-metadata", value);
+    let identity = Identity::from_headers(&headers);
+    let request = identity.claimed().unwrap();
+    let snapshot = Snapshot::new("P".to_owned(), Vec::new());
+    Passing::new(identity, request, Arc::new(snapshot))
+}
+
+/// A body of a turn, hard to compress.
+fn body(bytes: usize, turn: &str) -> String {
+    let mut word = 1_u32;
+    let input: String = (0..bytes)
+        .map(|_| {
+            word ^= word << 13;
+            word ^= word >> 17;
+            word ^= word << 5;
+            char::from(b'a' + word.to_le_bytes()[0] % 26)
+        })
+        .collect();
+    let metadata = Value::from(metadata(turn));
+    format!(
+        r#"{{"model":"m","input":["{input}"],"client_metadata":{{"x-codex-turn-metadata":{metadata}}}}}"#
+    )
+}
+
+fn packed(body: &str) -> Bytes {
+    deflate(&[body]).unwrap().concat().into()
+}
+
+/// What becomes of a compressed body that comes in parts of `size`.
+fn repacked(tools: &mut Tools, wire: &Bytes, size: usize, most: usize) -> Result<Vec<u8>, Unfit> {
+    let opens_to = content_size(wire).ok_or(Unfit)?;
+    let mut repacking = Repacking::new(tools, passing(), opens_to, most)?;
+    for at in (0..wire.len()).step_by(size) {
+        let mut part = wire.slice(at..wire.len().min(at + size));
+        while repacking.step(&mut part)? {}
+        assert!(part.is_empty());
+    }
+    let pieces = repacking.finish()?;
+    Ok(pieces.concat())
+}
+
+const ENOUGH: usize = 8 << 20;
+
+#[test]
+fn parts_of_any_size_become_the_body_with_its_context() {
+    let mut tools = Tools::new().unwrap();
+    for bytes in [0, 70_000, 3 << 20] {
+        let body = body(bytes, "u");
+        let expected = body.replacen(r#"{"#, r#"{"instructions":"P","#, 1);
+        let wire = packed(&body);
+        for size in [1_usize.max(bytes / 1000), 60_000, 4 << 20] {
+            let out = repacked(&mut tools, &wire, size, ENOUGH).unwrap();
+            assert!(
+                inflate(&out, ENOUGH).unwrap() == expected.as_bytes(),
+                "{bytes} {size}"
+            );
+            assert_eq!(content_size(&out), Some(expected.len()));
+        }
+    }
+}
+
+#[test]
+fn what_is_not_the_common_case_is_left_to_others() {
+    let mut tools = Tools::new().unwrap();
+    let whole = packed(&body(300_000, "u"));
+    let other = packed(&body(300_000, "other"));
+    let cut = whole.slice(..whole.len() - 1);
+    let twice = Bytes::from([&whole[..], &whole[..]].concat());
+    let skipped = Bytes::from([&whole[..], b"\x50\x2A\x4D\x18\0\0\0\0"].concat());
+    let garbage = Bytes::from([&whole[..], b"x"].concat());
+    let broken = packed("{\"input\":[}");
+    for wire in [other, cut, twice, skipped, garbage, broken, packed("")] {
+        assert_eq!(repacked(&mut tools, &wire, 50_000, ENOUGH), Err(Unfit));
+        assert_eq!(repacked(&mut tools, &wire, wire.len(), ENOUGH), Err(Unfit));
+    }
+    assert_eq!(repacked(&mut tools, &whole, 50_000, 1000), Err(Unfit));
+    // Whatever became of those, the next one is as it should be.
+    assert!(repacked(&mut tools, &whole, 50_000, ENOUGH).is_ok());
+}
+
+#[test]
+fn body_that_becomes_too_long_is_left_to_others() {
+    let mut tools = Tools::new().unwrap();
+    let frame = r#""model":"m","input":[""],"client_metadata":{"x-codex-turn-metadata":""}}"#;
+    let room = MAX_BODY_BYTES - frame.len() - 2 * metadata("u").len();
+    for (bytes, is_fit) in [(room - 1000, true), (room + 100, false)] {
+        let body = body(bytes, "u");
+        let wire = packed(&body);
+        let out = repacked(&mut tools, &wire, 1 << 20, 64 << 20);
+        assert_eq!(out.is_ok(), is_fit, "{}", body.len());
+    }
+}
