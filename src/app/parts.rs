@@ -9,12 +9,15 @@ use std::sync::atomic::AtomicBool;
 use tokio::net::TcpListener;
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::sync::{Notify, mpsc, watch};
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::task::{AbortHandle, JoinSet, spawn_blocking};
+use tokio::time::sleep;
 
 use crate::app::process::this_program;
 use crate::base::ids::hex;
+use crate::base::limits::MEMORY_KEPT;
 use crate::base::secret::Secret;
 use crate::budget::share::Budget;
+use crate::child;
 use crate::child::codex::{Codex, Streams};
 use crate::child::command::{self, environment};
 use crate::child::find::{FindError, Found, find};
@@ -74,6 +77,8 @@ pub enum Part {
     InboundOfClient,
     /// The private endpoint stopped.
     Listener,
+    /// No large message can come any more.
+    Memory,
     /// Codex's stdout is read to its end.
     Outbound,
     /// Codex is too old; the client was told.
@@ -237,6 +242,17 @@ fn secret() -> Result<Secret, StartError> {
     Ok(Secret::from_random(bits))
 }
 
+/// Gives the memory of large messages back to the system, once they come no more.
+async fn give_memory_back(mut large_ones: watch::Receiver<u64>) -> Part {
+    while large_ones.changed().await.is_ok() {
+        sleep(MEMORY_KEPT).await;
+        large_ones.mark_unchanged();
+        // It takes milliseconds, which nobody else must wait.
+        let _ = spawn_blocking(child::give_memory_back).await;
+    }
+    Part::Memory
+}
+
 /// What the ids of our own requests begin with: no client can have chosen it.
 fn own_prefix() -> Result<String, StartError> {
     let mut bits = [0; 8];
@@ -313,6 +329,12 @@ fn spawn_relay(
             Part::WarmUp
         });
     }
+    tasks.spawn(give_memory_back(relay.budget.large_ones()));
+    let tools = Arc::clone(&relay);
+    tasks.spawn(async move {
+        tools.tools.throw_away_in_time().await;
+        Part::Memory
+    });
     tasks.spawn(async move {
         listener::serve(socket, relay, closed).await;
         Part::Listener

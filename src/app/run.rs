@@ -100,7 +100,7 @@ impl Running {
         self.is_codex_read |= ends_codex(&ended);
         self.has_client_left |= matches!(ended, Ok(Part::InboundOfClient | Part::Writer));
         match ended {
-            Ok(Part::Errors | Part::WarmUp | Part::Warner) => None,
+            Ok(Part::Errors | Part::Memory | Part::WarmUp | Part::Warner) => None,
             Ok(Part::Inbound | Part::InboundOfClient | Part::Outbound | Part::Writer) => {
                 Some(Event::ClientClosed)
             }

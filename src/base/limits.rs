@@ -100,6 +100,10 @@ pub const REPACK_BYTES: usize = 9 * 1024 * 1024;
 /// rest is on its way, never while codex may still think.
 pub const OVERLAP_FROM_BYTES: usize = 131_072;
 
+/// A compressed body that is kept as it came while it is edited, in case it must be judged as a whole. /
+/// The largest that is usual; a larger one that isn't as codex makes them is asked for again.
+pub const KEPT_BODY_BYTES: usize = 4 * 1024 * 1024;
+
 /// How long the compressor's tables are kept for the next body. / A turn makes its requests in quick
 /// succession.
 pub const TOOLS_KEPT: Duration = Duration::from_secs(10);
@@ -116,7 +120,11 @@ pub const MAX_HEAD_BYTES: usize = 1_048_576 + 131_072;
 
 /// One read from a connection. / Enough that the calls don't count, and still in the cache when it
 /// is written.
-pub const CONNECTION_READ_BYTES: u64 = 65_536;
+pub const CONNECTION_READ_BYTES: u64 = 131_072;
+
+/// Of an answer so much is gathered before its head goes to codex, where it is here already. / A short
+/// answer then takes one write.
+pub const GATHERED_BYTES: u64 = 65_536;
 
 /// Header lines of one message.
 pub const MAX_HEADERS: usize = 256;
@@ -198,6 +206,10 @@ pub const LIGHT_BUDGET_BYTES: usize = 8 * 1024 * 1024;
 /// Compressed bodies in flight, inflated. / A second pool behind the first: whoever has a place
 /// here waits for nobody, so nobody waits for ever.
 pub const INFLATED_BUDGET_BYTES: usize = 40 * 1024 * 1024;
+
+/// From the end of a large message to the moment when its memory is given back to the system. / A next one
+/// would need it again.
+pub const MEMORY_KEPT: Duration = Duration::from_secs(1);
 
 /// Waiting for a place in a budget. / Codex itself waits longer for an answer.
 pub const BUDGET_DEADLINE: Duration = Duration::from_secs(30);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::timeout;
 
 use crate::base::limits::{
@@ -23,11 +23,25 @@ pub struct Budget {
     inflated: Arc<Semaphore>,
     /// Lines that have a share: one in each direction, and one that the client doesn't read.
     lines: Arc<Semaphore>,
+    /// Counts large messages that are over.
+    over: watch::Sender<u64>,
 }
 
 /// A share of the budget, given back when it is dropped.
 #[derive(Debug)]
-pub struct Share(OwnedSemaphorePermit);
+pub struct Share {
+    permit: OwnedSemaphorePermit,
+    /// Told of the end of a large message.
+    over: Option<watch::Sender<u64>>,
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        if let Some(over) = &self.over {
+            over.send_modify(|count| *count = count.wrapping_add(1));
+        }
+    }
+}
 
 /// What a line of JSON-RPC takes of the budget while it grows and until it has gone on.
 #[derive(Debug, Default)]
@@ -53,25 +67,31 @@ impl Budget {
             light: pool(LIGHT_BUDGET_BYTES),
             inflated: pool(INFLATED_BUDGET_BYTES),
             lines: Arc::new(Semaphore::new(MAX_LINES)),
+            over: watch::Sender::new(0),
         }
+    }
+
+    /// Changes whenever a large message is over, and its memory free.
+    pub fn large_ones(&self) -> watch::Receiver<u64> {
+        self.over.subscribe()
     }
 
     /// Waits for the share of a message whose size is known, or may be anything up to the limit.
     pub async fn message(&self, bytes: Option<usize>) -> Result<Share, Busy> {
         let bytes = bytes.unwrap_or(MAX_BODY_BYTES);
         if bytes > LIGHT_LINE_BYTES {
-            return take(&self.messages, bytes).await;
+            return self.take(&self.messages, bytes).await;
         }
         tokio::select! {
             biased;
-            share = take(&self.messages, bytes) => share,
-            share = take(&self.light, bytes) => share,
+            share = self.take(&self.messages, bytes) => share,
+            share = self.take(&self.light, bytes) => share,
         }
     }
 
     /// Waits for the share of a compressed body that takes `bytes` while it is opened and closed.
     pub async fn inflated(&self, bytes: usize) -> Result<Share, Busy> {
-        take(&self.inflated, bytes).await
+        self.take(&self.inflated, bytes).await
     }
 
     /// Makes room for a line that has grown to `bytes`, in steps of twice its size.
@@ -108,6 +128,17 @@ impl Budget {
     }
 }
 
+impl Budget {
+    async fn take(&self, pool: &Arc<Semaphore>, bytes: usize) -> Result<Share, Busy> {
+        let wanted = u32::try_from(units(bytes.min(MAX_BODY_BYTES))).unwrap_or(u32::MAX);
+        let waiting = Arc::clone(pool).acquire_many_owned(wanted);
+        let permit = timeout(BUDGET_DEADLINE, waiting).await;
+        let permit = permit.map_err(|_| Busy)?.map_err(|_| Busy)?;
+        let over = (bytes > LIGHT_LINE_BYTES).then(|| self.over.clone());
+        Ok(Share { permit, over })
+    }
+}
+
 impl Default for Budget {
     fn default() -> Self {
         Self::new()
@@ -117,8 +148,8 @@ impl Default for Budget {
 impl Share {
     /// Gives back all but what `bytes` need.
     pub fn shrink_to(&mut self, bytes: usize) {
-        let spare = self.0.num_permits().saturating_sub(units(bytes));
-        drop(self.0.split(spare));
+        let spare = self.permit.num_permits().saturating_sub(units(bytes));
+        drop(self.permit.split(spare));
     }
 }
 
@@ -129,15 +160,6 @@ impl LineShare {
             let spare = held.num_permits().saturating_sub(units(bytes));
             drop(held.split(spare));
         }
-    }
-}
-
-async fn take(pool: &Arc<Semaphore>, bytes: usize) -> Result<Share, Busy> {
-    let wanted = u32::try_from(units(bytes.min(MAX_BODY_BYTES))).unwrap_or(u32::MAX);
-    let waiting = Arc::clone(pool).acquire_many_owned(wanted);
-    match timeout(BUDGET_DEADLINE, waiting).await {
-        Ok(Ok(permit)) => Ok(Share(permit)),
-        Ok(Err(_)) | Err(_) => Err(Busy),
     }
 }
 

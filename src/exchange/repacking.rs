@@ -1,7 +1,7 @@
 //! A compressed body that gets its context while it comes: opened, edited and closed again in parts.
 //!
 //! Only the common case stands here: one frame that says its size, from codex as its headers tell.
-//! What is otherwise in any way is [`Unfit`], and is judged as a whole.
+//! What is otherwise in any way stops, and is judged as a whole as long as it is here.
 
 use std::collections::VecDeque;
 use std::io;
@@ -9,6 +9,7 @@ use std::io;
 use bytes::{Bytes, BytesMut};
 
 use crate::base::limits::{MAX_BODY_BYTES, MAX_WINDOW_LOG};
+use crate::base::reason::Reason;
 use crate::exchange::passing::{Passing, Stop};
 use crate::wire::compress::{Packer, Unpacker};
 
@@ -30,10 +31,6 @@ impl Tools {
         Ok(Self { unpacker, packer })
     }
 }
-
-/// The body can't be edited in parts; as a whole it may.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unfit;
 
 /// One body on its way.
 #[derive(Debug)]
@@ -62,11 +59,11 @@ impl<'a> Repacking<'a> {
         passing: Passing,
         size: usize,
         most: usize,
-    ) -> Result<Self, Unfit> {
+    ) -> Result<Self, Stop> {
         if size > MAX_BODY_BYTES {
-            return Err(Unfit);
+            return Err(Stop::Unfit);
         }
-        tools.unpacker.begin().map_err(|_| Unfit)?;
+        tools.unpacker.begin().map_err(|_| Stop::Unfit)?;
         Ok(Self {
             tools,
             passing,
@@ -85,25 +82,25 @@ impl<'a> Repacking<'a> {
     ///
     /// # Errors
     /// Where the body isn't the common case.
-    pub fn step(&mut self, part: &mut Bytes) -> Result<bool, Unfit> {
+    pub fn step(&mut self, part: &mut Bytes) -> Result<bool, Stop> {
         if self.is_over {
             // Another frame, or what is none.
             return if part.is_empty() {
                 Ok(false)
             } else {
-                Err(Unfit)
+                Err(Stop::Unfit)
             };
         }
         self.buffer.resize(STEP_BYTES, 0);
         let step = self.tools.unpacker.push(part, &mut self.buffer);
-        let step = step.map_err(|_| Unfit)?;
+        let step = step.map_err(|_| BROKEN)?;
         self.is_over = step.is_over;
         self.opened += step.bytes;
         if self.opened > self.size {
-            return Err(Unfit);
+            return Err(BROKEN);
         }
         let opened = self.buffer.split_to(step.bytes).freeze();
-        self.stopped(|passing, edited| passing.push(opened, edited))?;
+        self.passing.push(opened, &mut self.edited)?;
         self.close()?;
         Ok(!part.is_empty() || step.bytes == STEP_BYTES)
     }
@@ -112,24 +109,22 @@ impl<'a> Repacking<'a> {
     ///
     /// # Errors
     /// Where the body isn't the common case.
-    pub fn finish(mut self) -> Result<Vec<Bytes>, Unfit> {
+    pub fn finish(mut self) -> Result<Vec<Bytes>, Stop> {
         if !self.is_over || self.opened != self.size {
-            return Err(Unfit);
+            return Err(BROKEN);
         }
-        self.stopped(Passing::finish)?;
+        self.passing.finish(&mut self.edited)?;
         self.close()?;
-        self.tools.packer.finish().map_err(|_| Unfit)
+        self.tools.packer.finish().map_err(|_| Stop::Unfit)
     }
 
-    fn stopped(
-        &mut self,
-        work: impl FnOnce(&mut Passing, &mut VecDeque<Bytes>) -> Result<(), Stop>,
-    ) -> Result<(), Unfit> {
-        work(&mut self.passing, &mut self.edited).map_err(|_| Unfit)
+    /// Whether it is known what the body gains: what stops from now on is seldom codex's.
+    pub fn is_settled(&self) -> bool {
+        self.is_begun
     }
 
     /// Compresses what is edited.
-    fn close(&mut self) -> Result<(), Unfit> {
+    fn close(&mut self) -> Result<(), Stop> {
         let Some(growth) = self.passing.growth() else {
             return Ok(());
         };
@@ -137,20 +132,23 @@ impl<'a> Repacking<'a> {
         if !self.is_begun {
             let size = self.size + growth;
             if size > MAX_BODY_BYTES {
-                return Err(Unfit);
+                return Err(Stop::Unfit);
             }
-            packer.begin(size).map_err(|_| Unfit)?;
+            packer.begin(size).map_err(|_| Stop::Unfit)?;
             self.is_begun = true;
         }
         for piece in self.edited.drain(..) {
-            packer.push(&piece).map_err(|_| Unfit)?;
+            packer.push(&piece).map_err(|_| Stop::Unfit)?;
         }
         if packer.bytes() > self.most {
-            return Err(Unfit);
+            return Err(Stop::Unfit);
         }
         Ok(())
     }
 }
+
+/// It isn't zstd, or not all of it.
+const BROKEN: Stop = Stop::Refuse(Reason::BodyInvalid);
 
 /// What is opened in one step. / As much as a block of zstd has at the most.
 const STEP_BYTES: usize = 128 * 1024;

@@ -46,8 +46,8 @@ fn packed(body: &str) -> Bytes {
 }
 
 /// What becomes of a compressed body that comes in parts of `size`.
-fn repacked(tools: &mut Tools, wire: &Bytes, size: usize, most: usize) -> Result<Vec<u8>, Unfit> {
-    let opens_to = content_size(wire).ok_or(Unfit)?;
+fn repacked(tools: &mut Tools, wire: &Bytes, size: usize, most: usize) -> Result<Vec<u8>, Stop> {
+    let opens_to = content_size(wire).ok_or(Stop::Unfit)?;
     let mut repacking = Repacking::new(tools, passing(), opens_to, most)?;
     for at in (0..wire.len()).step_by(size) {
         let mut part = wire.slice(at..wire.len().min(at + size));
@@ -65,7 +65,7 @@ fn parts_of_any_size_become_the_body_with_its_context() {
     let mut tools = Tools::new().unwrap();
     for bytes in [0, 70_000, 3 << 20] {
         let body = body(bytes, "u");
-        let expected = body.replacen(r#"{"#, r#"{"instructions":"P","#, 1);
+        let expected = body.replacen('{', r#"{"instructions":"P","#, 1);
         let wire = packed(&body);
         for size in [1_usize.max(bytes / 1000), 60_000, 4 << 20] {
             let out = repacked(&mut tools, &wire, size, ENOUGH).unwrap();
@@ -88,11 +88,23 @@ fn what_is_not_the_common_case_is_left_to_others() {
     let skipped = Bytes::from([&whole[..], b"\x50\x2A\x4D\x18\0\0\0\0"].concat());
     let garbage = Bytes::from([&whole[..], b"x"].concat());
     let broken = packed("{\"input\":[}");
-    for wire in [other, cut, twice, skipped, garbage, broken, packed("")] {
-        assert_eq!(repacked(&mut tools, &wire, 50_000, ENOUGH), Err(Unfit));
-        assert_eq!(repacked(&mut tools, &wire, wire.len(), ENOUGH), Err(Unfit));
+    let contradictory = Stop::Refuse(Reason::MetadataContradictory);
+    for (wire, stop) in [
+        (other, contradictory),
+        (cut, BROKEN),
+        (twice, Stop::Unfit),
+        (skipped, Stop::Unfit),
+        (garbage, Stop::Unfit),
+        (broken, BROKEN),
+        (packed(""), BROKEN),
+    ] {
+        for size in [50_000, wire.len()] {
+            let out = repacked(&mut tools, &wire, size, ENOUGH);
+            assert_eq!(out, Err(stop), "{} bytes", wire.len());
+        }
     }
-    assert_eq!(repacked(&mut tools, &whole, 50_000, 1000), Err(Unfit));
+    let little = repacked(&mut tools, &whole, 50_000, 1000);
+    assert_eq!(little, Err(Stop::Unfit));
     // Whatever became of those, the next one is as it should be.
     assert!(repacked(&mut tools, &whole, 50_000, ENOUGH).is_ok());
 }

@@ -27,7 +27,7 @@ use crate::relay::repack::{Failed, repack};
 use crate::relay::reply::{back, empty, refused};
 use crate::relay::upgrade::{tunnel, upgrade};
 use crate::relay::zip::{close, open};
-use crate::session::tally::Outcome;
+use crate::session::tally::{About, Outcome};
 use crate::upstream::calls::Call;
 use crate::upstream::client::{OutBody, Usage};
 use crate::upstream::destination::Base;
@@ -98,7 +98,7 @@ async fn pass(relay: &Relay, onward: Onward, body: Incoming) -> Result<Response<
         Outgoing::Once(body.map_err(Into::into).boxed_unsync())
     };
     let response = onward.send(relay, body, Usage::Exchange, headers).await?;
-    Ok(back(response))
+    Ok(back(response).await)
 }
 
 /// Passes a model request on, and ends it at the upstream when its turn is interrupted.
@@ -124,58 +124,38 @@ async fn model_request(
 async fn answer(
     relay: &Relay,
     onward: Onward,
-    mut body: Incoming,
+    body: Incoming,
     call: &Call,
 ) -> Result<Response<OutBody>, Refusal> {
     let identity = Identity::from_headers(&onward.parts.headers);
     note_call(&identity, call);
-    let about = identity.about();
-    let note = |outcome| {
-        relay
-            .session
-            .with(|session| session.note_outcome(&about, outcome));
+    let book = Book {
+        relay,
+        about: identity.about(),
     };
     if identity.is_marked() || relay.passes_unread() {
-        note(Outcome::Untouched);
+        book.note(Outcome::Untouched);
         return pass_counted(relay, onward, body).await;
-    }
-    let mut begun = Begun::default();
-    if let Some((passing, text)) = passing::begin(relay, &onward.parts.headers, &identity, &body) {
-        let held = passing::hold(relay, &mut body, passing).await;
-        match held.inspect_err(|refusal| note(judge::refused(refusal)))? {
-            Held::Fit(ready) => {
-                note(Outcome::Injected(text));
-                let passed = passing::pass(relay, onward, body, *ready).await;
-                return passed;
-            }
-            Held::Unfit(parts) => begun.parts = parts,
-        }
     }
     let is_zstd = match encoding(&onward.parts.headers) {
         Ok(is_zstd) => is_zstd,
         Err(refusal) => {
-            note(judge::refused(&refusal));
+            book.refused(&refusal);
+            let mut body = body;
             drain(&mut body).await;
             return Err(refusal);
         }
     };
-    if is_zstd
-        && let Some((passing, text)) = passing::claimed(relay, &onward.parts.headers, &identity)
-    {
-        match repack((&relay.budget, &relay.tools), passing, &mut body).await {
-            Ok(repacked) => {
-                note(Outcome::Injected(text));
-                tracing::debug!("compressed model request injected");
-                return send_held(relay, onward, repacked).await;
-            }
-            Err(Failed::Unfit(come)) => begun = come,
-            Err(Failed::Broken) => {
-                let refusal = Refusal::new(Reason::BodyInvalid);
-                note(judge::refused(&refusal));
-                return Err(refusal);
-            }
-        }
-    }
+    let request = (onward, body);
+    let step = if is_zstd {
+        packed_in_passing(relay, request, &identity, &book).await?
+    } else {
+        in_passing(relay, request, &identity, &book).await?
+    };
+    let (onward, body, begun) = match step {
+        Step::Answered(response) => return Ok(response),
+        Step::Whole(request) => *request,
+    };
     let Whole {
         bytes: wire,
         trailers,
@@ -187,7 +167,7 @@ async fn answer(
             ReadError::Broken(_) => Refusal::new(Reason::BodyInvalid),
             ReadError::Busy => Refusal::new(Reason::Busy),
         })
-        .inspect_err(|refusal| note(judge::refused(refusal)))?;
+        .inspect_err(|refusal| book.refused(refusal))?;
     let pieces = spliced(relay, wire, is_zstd, (identity, call)).await?;
     let ready = Ready {
         pieces,
@@ -195,6 +175,84 @@ async fn answer(
         shares: vec![share],
     };
     send_held(relay, onward, ready).await
+}
+
+/// The accounts that a request belongs to.
+struct Book<'a> {
+    relay: &'a Relay,
+    about: About,
+}
+
+impl Book<'_> {
+    fn note(&self, outcome: Outcome) {
+        let session = &self.relay.session;
+        session.with(|session| session.note_outcome(&self.about, outcome));
+    }
+
+    fn refused(&self, refusal: &Refusal) {
+        self.note(judge::refused(refusal));
+    }
+}
+
+/// How far a request has come.
+enum Step {
+    Answered(Response<OutBody>),
+    /// It must be read whole; this much of it has come.
+    Whole(Box<(Onward, Incoming, Begun)>),
+}
+
+impl Step {
+    fn whole(onward: Onward, body: Incoming, begun: Begun) -> Self {
+        Self::Whole(Box::new((onward, body, begun)))
+    }
+}
+
+/// Passes a request on with its context while it comes, where it is as codex makes large ones.
+async fn in_passing(
+    relay: &Relay,
+    (onward, mut body): (Onward, Incoming),
+    identity: &Identity,
+    book: &Book<'_>,
+) -> Result<Step, Refusal> {
+    let Some((passing, text)) = passing::begin(relay, &onward.parts.headers, identity, &body)
+    else {
+        return Ok(Step::whole(onward, body, Begun::default()));
+    };
+    let held = passing::hold(relay, &mut body, passing).await;
+    match held.inspect_err(|refusal| book.refused(refusal))? {
+        Held::Fit(ready) => {
+            book.note(Outcome::Injected(text));
+            let response = passing::pass(relay, onward, body, *ready).await?;
+            Ok(Step::Answered(response))
+        }
+        Held::Unfit(begun) => Ok(Step::whole(onward, body, begun)),
+    }
+}
+
+/// The same for a compressed request; it goes on once all of it is edited.
+async fn packed_in_passing(
+    relay: &Relay,
+    (onward, mut body): (Onward, Incoming),
+    identity: &Identity,
+    book: &Book<'_>,
+) -> Result<Step, Refusal> {
+    let Some((passing, text)) = passing::claimed(relay, &onward.parts.headers, identity) else {
+        return Ok(Step::whole(onward, body, Begun::default()));
+    };
+    let refusal = match repack((&relay.budget, &relay.tools), passing, &mut body).await {
+        Ok(ready) => {
+            book.note(Outcome::Injected(text));
+            tracing::debug!("compressed model request injected");
+            let response = send_held(relay, onward, ready).await?;
+            return Ok(Step::Answered(response));
+        }
+        Err(Failed::Unfit(begun)) => return Ok(Step::whole(onward, body, begun)),
+        Err(Failed::Stopped(stop)) => relay.refusal_of(stop),
+        Err(Failed::Broken) => Refusal::new(Reason::BodyInvalid),
+    };
+    book.refused(&refusal);
+    drain(&mut body).await;
+    Err(refusal)
 }
 
 /// Sends a body that is here as a whole.
@@ -219,7 +277,7 @@ async fn send_held(
         share: shares.into(),
     };
     let response = onward.send(relay, body, Usage::Exchange, headers).await?;
-    Ok(back(response))
+    Ok(back(response).await)
 }
 
 /// The body with its context in it, compressed again if it was; or as it came.
@@ -282,7 +340,7 @@ async fn pass_counted(
         return Err(Refusal::too_large(Measured::Body, bytes));
     }
     tracing::debug!("model request passed unread");
-    Ok(back(result?))
+    Ok(back(result?).await)
 }
 
 /// Whether the body is zstd; other encodings can't be read.

@@ -3,6 +3,7 @@
 pub mod body;
 mod cut;
 pub mod down;
+mod gather;
 pub mod http;
 pub mod judge;
 pub mod listener;

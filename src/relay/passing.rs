@@ -22,7 +22,7 @@ use crate::exchange::classify::Identity;
 use crate::exchange::passing::{Passing, Stop};
 use crate::exchange::plan::OnUnrecognized;
 use crate::exchange::refusal::{Measured, Refusal};
-use crate::relay::body::drain;
+use crate::relay::body::{Begun, drain};
 use crate::relay::listener::Relay;
 use crate::relay::onward::{Onward, Outgoing};
 use crate::relay::reply::back;
@@ -80,7 +80,7 @@ pub(super) fn claimed(
 impl Relay {
     /// What codex is told of a body that stopped. One that came in another order than codex's is asked
     /// for again, and none is taken for codex's from then on.
-    fn refusal_of(&self, stop: Stop) -> Refusal {
+    pub(super) fn refusal_of(&self, stop: Stop) -> Refusal {
         match stop {
             Stop::Refuse(reason) => Refusal::new(reason),
             // Its beginning was fit.
@@ -97,8 +97,8 @@ impl Relay {
 pub(super) enum Held {
     /// It can go on with its edit.
     Fit(Box<Ready>),
-    /// It must be read whole; these parts of it have come.
-    Unfit(Vec<Bytes>),
+    /// It must be read whole; this much of it has come.
+    Unfit(Begun),
 }
 
 /// A body that knows its edit.
@@ -138,7 +138,11 @@ pub(super) async fn hold(
         };
         match passing.push(data, &mut out) {
             Ok(()) => {}
-            Err(Stop::Unfit) => return Ok(Held::Unfit(passing.into_held())),
+            Err(Stop::Unfit) => {
+                let parts = passing.into_held();
+                let trailers = None;
+                return Ok(Held::Unfit(Begun { parts, trailers }));
+            }
             Err(stop @ (Stop::Refuse(_) | Stop::Late)) => {
                 drain(body).await;
                 return Err(relay.refusal_of(stop));
@@ -184,7 +188,7 @@ pub(super) async fn pass(
         drain(&mut rest).await;
         return Err(relay.refusal_of(stop));
     }
-    Ok(back(result?))
+    Ok(back(result?).await)
 }
 
 /// The body as the upstream gets it.

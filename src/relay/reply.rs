@@ -8,11 +8,12 @@ use hyper::body::Incoming;
 
 use crate::exchange::refusal::Refusal;
 use crate::relay::body::Claimed;
+use crate::relay::gather::gathered;
 use crate::upstream::client::{OutBody, never};
 use crate::wire::headers::{RELAY_REASON, end_to_end};
 
 /// An upstream's response on its way to codex: status, headers and bytes as they come.
-pub(super) fn back(response: Response<Incoming>) -> Response<OutBody> {
+pub(super) async fn back(response: Response<Incoming>) -> Response<OutBody> {
     let (mut parts, body) = response.into_parts();
     parts.headers = end_to_end(&parts.headers);
     parts.version = http::Version::HTTP_11;
@@ -22,7 +23,7 @@ pub(super) fn back(response: Response<Incoming>) -> Response<OutBody> {
         let body = Claimed(length).map_err(never).boxed_unsync();
         return Response::from_parts(parts, body);
     }
-    Response::from_parts(parts, body.map_err(Into::into).boxed_unsync())
+    Response::from_parts(parts, gathered(body).await)
 }
 
 fn length(headers: &HeaderMap) -> Option<u64> {

@@ -73,7 +73,7 @@ pub async fn upgrade(
     if hand_over.try_send(pump).is_err() {
         tracing::debug!("second handshake on one connection");
     }
-    let mut answer = back(response);
+    let mut answer = back(response).await;
     // None was offered: one that is claimed all the same would make codex compress.
     answer.headers_mut().remove(SEC_WEBSOCKET_EXTENSIONS);
     ask_for_upgrade(answer.headers_mut());
@@ -103,7 +103,7 @@ pub async fn tunnel(
         Err(refusal) => return refused(&refusal),
     };
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
-        return back(response);
+        return back(response).await;
     }
     let on_upstream = hyper::upgrade::on(&mut response);
     let pump = Box::pin(async move {
@@ -113,7 +113,7 @@ pub async fn tunnel(
         }
     });
     let _ = hand_over.try_send(pump);
-    let mut answer = back(response);
+    let mut answer = back(response).await;
     let headers = answer.headers_mut();
     headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
     headers.insert(UPGRADE, asked);
@@ -156,7 +156,7 @@ fn unreachable(refusal: &Refusal) -> Response<OutBody> {
 async fn refusal_of_upstream(response: Response<Incoming>) -> Response<OutBody> {
     let status = response.status();
     if judge_refusal(status, None) == Verdict::Pass {
-        return back(response);
+        return back(response).await;
     }
     let (parts, body) = response.into_parts();
     let body = peek(body, MAX_REFUSAL_BODY_BYTES).await;

@@ -1,0 +1,101 @@
+//! What of an answer is here already goes to codex in one piece.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use futures_util::FutureExt as _;
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use tokio::task::yield_now;
+
+use crate::base::limits::GATHERED_BYTES;
+use crate::upstream::client::OutBody;
+
+/// The body of an answer; its beginning has come.
+struct Gathered {
+    come: VecDeque<Result<Frame<Bytes>, hyper::Error>>,
+    /// Those of them that are data, in bytes.
+    bytes: u64,
+    rest: Option<Incoming>,
+    /// Its length was told.
+    is_exact: bool,
+}
+
+/// Takes what has come of `body`. Nothing is waited for: others have their turn once, the task that
+/// reads from the upstream among them.
+///
+/// A short answer then needs one write and one packet, its end included.
+pub(super) async fn gathered(mut body: Incoming) -> OutBody {
+    if body.is_end_stream() {
+        return body.map_err(Into::into).boxed_unsync();
+    }
+    let mut gathered = Gathered {
+        come: VecDeque::new(),
+        bytes: 0,
+        is_exact: body.size_hint().exact().is_some(),
+        rest: None,
+    };
+    let mut has_waited = false;
+    while gathered.bytes < GATHERED_BYTES {
+        let Some(frame) = body.frame().now_or_never() else {
+            if has_waited {
+                break;
+            }
+            has_waited = true;
+            yield_now().await;
+            continue;
+        };
+        let Some(frame) = frame else {
+            return gathered.map_err(Into::into).boxed_unsync();
+        };
+        has_waited = false;
+        let is_failed = frame.is_err();
+        gathered.bytes += frame.as_ref().map_or(0, length);
+        gathered.come.push_back(frame);
+        if is_failed {
+            break;
+        }
+    }
+    gathered.rest = Some(body);
+    gathered.map_err(Into::into).boxed_unsync()
+}
+
+fn length(frame: &Frame<Bytes>) -> u64 {
+    let length = frame.data_ref().map_or(0, Bytes::len);
+    u64::try_from(length).unwrap_or(u64::MAX)
+}
+
+impl Body for Gathered {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        if let Some(frame) = self.come.pop_front() {
+            self.bytes -= frame.as_ref().map_or(0, length);
+            return Poll::Ready(Some(frame));
+        }
+        match &mut self.rest {
+            Some(rest) => Pin::new(rest).poll_frame(context),
+            None => Poll::Ready(None),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        // An empty body in chunks still has its last chunk.
+        self.is_exact && self.come.is_empty() && self.rest.as_ref().is_none_or(Body::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        if !self.is_exact {
+            return SizeHint::default();
+        }
+        let rest = self.rest.as_ref().and_then(|rest| rest.size_hint().exact());
+        SizeHint::with_exact(self.bytes + rest.unwrap_or(0))
+    }
+}
