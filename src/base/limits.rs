@@ -104,6 +104,10 @@ pub const OVERLAP_FROM_BYTES: usize = 131_072;
 /// The largest that is usual; a larger one that isn't as codex makes them is asked for again.
 pub const KEPT_BODY_BYTES: usize = 4 * 1024 * 1024;
 
+/// Of such a body so much is gathered, opened and edited, before it is compressed again. / Of a small one
+/// the size is known then, and the compressor needs smaller tables.
+pub const GATHERED_PLAIN_BYTES: usize = 1024 * 1024;
+
 /// How long the compressor's tables are kept for the next body. / A turn makes its requests in quick
 /// succession.
 pub const TOOLS_KEPT: Duration = Duration::from_secs(10);

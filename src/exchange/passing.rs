@@ -64,6 +64,8 @@ pub enum Stop {
     Refuse(Reason),
     /// It can't be edited in passing; read whole it may. Nothing of it has gone on.
     Unfit,
+    /// It opens to more than the limit with its context.
+    TooLarge,
     /// It has `instructions` where codex writes none. Its beginning has gone on without them, its end
     /// must not: sent again and read whole, it can be edited.
     Late,

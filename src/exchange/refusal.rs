@@ -111,6 +111,16 @@ impl Refusal {
         }
     }
 
+    /// Refuses a compressed body that opens to more than the limit with its context.
+    pub fn inflates_too_large_with_context() -> Self {
+        Self {
+            reason: Reason::RequestTooLarge,
+            words: format!("request body is more than {MAX_BODY_BYTES} bytes with its context"),
+            remedy: TOO_LARGE_REMEDY,
+            may_pass_later: false,
+        }
+    }
+
     /// Refuses a content encoding that the relay doesn't open.
     pub fn encoding(encoding: &str) -> Self {
         let shown: String = encoding.chars().take(40).collect();

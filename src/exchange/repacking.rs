@@ -1,6 +1,6 @@
 //! A compressed body that gets its context while it comes: opened, edited and closed again in parts.
 //!
-//! Only the common case stands here: one frame that says its size, from codex as its headers tell.
+//! Only the common case stands here: one frame, from codex as its headers tell.
 //! What is otherwise in any way stops, and is judged as a whole as long as it is here.
 
 use std::collections::VecDeque;
@@ -8,7 +8,7 @@ use std::io;
 
 use bytes::{Bytes, BytesMut};
 
-use crate::base::limits::{MAX_BODY_BYTES, MAX_WINDOW_LOG};
+use crate::base::limits::{GATHERED_PLAIN_BYTES, MAX_BODY_BYTES, MAX_WINDOW_LOG};
 use crate::base::reason::Reason;
 use crate::exchange::passing::{Passing, Stop};
 use crate::wire::compress::{Packer, Unpacker};
@@ -37,8 +37,8 @@ impl Tools {
 pub struct Repacking<'a> {
     tools: &'a mut Tools,
     passing: Passing,
-    /// What its frame says that it opens to.
-    size: usize,
+    /// What its frame says that it opens to; codex's say nothing.
+    size: Option<usize>,
     /// What it may become, compressed.
     most: usize,
     /// How much it has opened to so far.
@@ -46,21 +46,23 @@ pub struct Repacking<'a> {
     is_over: bool,
     is_begun: bool,
     buffer: BytesMut,
+    /// What is edited, and waits to be compressed.
     edited: VecDeque<Bytes>,
 }
 
 impl<'a> Repacking<'a> {
-    /// Begins with a body that opens to `size` bytes and may become `most`, compressed.
+    /// Begins with a body whose frame says that it opens to `size` bytes, if it says so, and which may
+    /// become `most`, compressed.
     ///
     /// # Errors
     /// Where it opens to too much.
     pub fn new(
         tools: &'a mut Tools,
         passing: Passing,
-        size: usize,
+        size: Option<usize>,
         most: usize,
     ) -> Result<Self, Stop> {
-        if size > MAX_BODY_BYTES {
+        if size.is_some_and(|size| size > MAX_BODY_BYTES) {
             return Err(Stop::Unfit);
         }
         tools.unpacker.begin().map_err(|_| Stop::Unfit)?;
@@ -96,12 +98,13 @@ impl<'a> Repacking<'a> {
         let step = step.map_err(|_| BROKEN)?;
         self.is_over = step.is_over;
         self.opened += step.bytes;
-        if self.opened > self.size {
-            return Err(BROKEN);
+        let growth = self.passing.growth().unwrap_or(0);
+        if self.opened + growth > MAX_BODY_BYTES {
+            return Err(Stop::TooLarge);
         }
         let opened = self.buffer.split_to(step.bytes).freeze();
         self.passing.push(opened, &mut self.edited)?;
-        self.close()?;
+        self.close(false)?;
         Ok(!part.is_empty() || step.bytes == STEP_BYTES)
     }
 
@@ -110,33 +113,39 @@ impl<'a> Repacking<'a> {
     /// # Errors
     /// Where the body isn't the common case.
     pub fn finish(mut self) -> Result<Vec<Bytes>, Stop> {
-        if !self.is_over || self.opened != self.size {
+        if !self.is_over {
             return Err(BROKEN);
         }
         self.passing.finish(&mut self.edited)?;
-        self.close()?;
+        self.close(true)?;
         self.tools.packer.finish().map_err(|_| Stop::Unfit)
     }
 
-    /// Whether it is known what the body gains: what stops from now on is seldom codex's.
+    /// Whether its end has begun to be compressed: what stops from now on is seldom codex's.
     pub fn is_settled(&self) -> bool {
         self.is_begun
     }
 
-    /// Compresses what is edited.
-    fn close(&mut self) -> Result<(), Stop> {
+    /// Compresses what is edited, once it is known how much it becomes, or that it becomes much.
+    fn close(&mut self, is_last: bool) -> Result<(), Stop> {
         let Some(growth) = self.passing.growth() else {
             return Ok(());
         };
-        let packer = &mut self.tools.packer;
         if !self.is_begun {
-            let size = self.size + growth;
-            if size > MAX_BODY_BYTES {
-                return Err(Stop::Unfit);
+            let edited: usize = self.edited.iter().map(Bytes::len).sum();
+            let size = match self.size {
+                Some(size) => Some(size + growth),
+                None if is_last => Some(edited),
+                None if edited > GATHERED_PLAIN_BYTES => None,
+                None => return Ok(()),
+            };
+            if size.is_some_and(|size| size > MAX_BODY_BYTES) {
+                return Err(Stop::TooLarge);
             }
-            packer.begin(size).map_err(|_| Stop::Unfit)?;
+            self.tools.packer.begin(size).map_err(|_| Stop::Unfit)?;
             self.is_begun = true;
         }
+        let packer = &mut self.tools.packer;
         for piece in self.edited.drain(..) {
             packer.push(&piece).map_err(|_| Stop::Unfit)?;
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::*;
 use crate::context::snapshot::Snapshot;
 use crate::exchange::classify::Identity;
-use crate::wire::compress::{content_size, deflate, inflate};
+use crate::wire::compress::{content_size, deflate};
 
 fn metadata(turn: &str) -> String {
     let metadata = json!({
@@ -45,9 +45,14 @@ fn packed(body: &str) -> Bytes {
     deflate(&[body]).unwrap().concat().into()
 }
 
+/// The same without a word about its size.
+fn packed_as_codex(body: &str) -> Bytes {
+    zstd::encode_all(body.as_bytes(), 3).unwrap().into()
+}
+
 /// What becomes of a compressed body that comes in parts of `size`.
 fn repacked(tools: &mut Tools, wire: &Bytes, size: usize, most: usize) -> Result<Vec<u8>, Stop> {
-    let opens_to = content_size(wire).ok_or(Stop::Unfit)?;
+    let opens_to = content_size(wire);
     let mut repacking = Repacking::new(tools, passing(), opens_to, most)?;
     for at in (0..wire.len()).step_by(size) {
         let mut part = wire.slice(at..wire.len().min(at + size));
@@ -66,14 +71,16 @@ fn parts_of_any_size_become_the_body_with_its_context() {
     for bytes in [0, 70_000, 3 << 20] {
         let body = body(bytes, "u");
         let expected = body.replacen('{', r#"{"instructions":"P","#, 1);
-        let wire = packed(&body);
-        for size in [1_usize.max(bytes / 1000), 60_000, 4 << 20] {
-            let out = repacked(&mut tools, &wire, size, ENOUGH).unwrap();
-            assert!(
-                inflate(&out, ENOUGH).unwrap() == expected.as_bytes(),
-                "{bytes} {size}"
-            );
-            assert_eq!(content_size(&out), Some(expected.len()));
+        let sizes = [1_usize.max(bytes / 1000), 60_000, 4 << 20];
+        for (wire, says_its_size) in [(packed(&body), true), (packed_as_codex(&body), false)] {
+            for size in sizes {
+                let out = repacked(&mut tools, &wire, size, ENOUGH).unwrap();
+                let opened = zstd::decode_all(&out[..]).unwrap();
+                assert!(opened == expected.as_bytes(), "{bytes} {size}");
+                let is_small = expected.len() < GATHERED_PLAIN_BYTES;
+                let size = (says_its_size || is_small).then_some(expected.len());
+                assert_eq!(content_size(&out), size);
+            }
         }
     }
 }
@@ -110,14 +117,14 @@ fn what_is_not_the_common_case_is_left_to_others() {
 }
 
 #[test]
-fn body_that_becomes_too_long_is_left_to_others() {
+fn body_that_becomes_too_long_stops() {
     let mut tools = Tools::new().unwrap();
-    let frame = r#""model":"m","input":[""],"client_metadata":{"x-codex-turn-metadata":""}}"#;
-    let room = MAX_BODY_BYTES - frame.len() - 2 * metadata("u").len();
-    for (bytes, is_fit) in [(room - 1000, true), (room + 100, false)] {
-        let body = body(bytes, "u");
-        let wire = packed(&body);
-        let out = repacked(&mut tools, &wire, 1 << 20, 64 << 20);
-        assert_eq!(out.is_ok(), is_fit, "{}", body.len());
+    let room = MAX_BODY_BYTES - body(0, "u").len() - r#""instructions":"P","#.len();
+    for (bytes, is_fit) in [(room, true), (room + 1, false)] {
+        let long = format!(r#""input":["{}"#, "x".repeat(bytes));
+        let wire = packed_as_codex(&body(0, "u").replacen(r#""input":[""#, &long, 1));
+        let out = repacked(&mut tools, &wire, wire.len(), ENOUGH);
+        let stop = (!is_fit).then_some(Stop::TooLarge);
+        assert_eq!(out.err(), stop, "{bytes}");
     }
 }

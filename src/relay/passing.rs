@@ -83,6 +83,7 @@ impl Relay {
     pub(super) fn refusal_of(&self, stop: Stop) -> Refusal {
         match stop {
             Stop::Refuse(reason) => Refusal::new(reason),
+            Stop::TooLarge => Refusal::inflates_too_large_with_context(),
             // Its beginning was fit.
             Stop::Unfit => Refusal::new(Reason::BodyInvalid),
             Stop::Late => {
@@ -143,7 +144,7 @@ pub(super) async fn hold(
                 let trailers = None;
                 return Ok(Held::Unfit(Begun { parts, trailers }));
             }
-            Err(stop @ (Stop::Refuse(_) | Stop::Late)) => {
+            Err(stop @ (Stop::Refuse(_) | Stop::TooLarge | Stop::Late)) => {
                 drain(body).await;
                 return Err(relay.refusal_of(stop));
             }

@@ -59,7 +59,7 @@ pub(super) async fn repack(
         Err(Halt::Broken) => Err(Failed::Broken),
         Err(Halt::Stopped(stop)) if come.is_gone => Err(Failed::Stopped(match stop {
             Stop::Unfit => Stop::Late,
-            Stop::Late | Stop::Refuse(_) => stop,
+            Stop::Late | Stop::Refuse(_) | Stop::TooLarge => stop,
         })),
         Err(Halt::Stopped(_)) => Err(Failed::Unfit(come.begun)),
     }
@@ -92,7 +92,7 @@ async fn try_repack(
         size += come.next(body).await?.ok_or(Stop::Unfit)?.len();
     }
     let first = come.begun.parts.first().ok_or(Stop::Unfit)?;
-    let opens_to = content_size(first).ok_or(Stop::Unfit)?;
+    let opens_to = content_size(first);
     let most = bytes + SLACK_BYTES;
     let opening = budget.inflated(most + REPACK_BYTES).await;
     let mut opening = opening.map_err(|_| Stop::Unfit)?;

@@ -42,7 +42,8 @@ pub fn inflate(body: &[u8], max: usize) -> Result<Vec<u8>, InflateError> {
 /// Compresses the pieces of a body at the level that codex uses.
 pub fn deflate<P: AsRef<[u8]>>(pieces: &[P]) -> io::Result<Vec<Bytes>> {
     let mut packer = Packer::new()?;
-    packer.begin(pieces.iter().map(|piece| piece.as_ref().len()).sum())?;
+    let size = pieces.iter().map(|piece| piece.as_ref().len()).sum();
+    packer.begin(Some(size))?;
     for piece in pieces {
         packer.push(piece.as_ref())?;
     }
@@ -135,15 +136,15 @@ impl Packer {
         })
     }
 
-    /// Begins with a body of `size` bytes, whatever became of the last one.
-    pub fn begin(&mut self, size: usize) -> io::Result<()> {
+    /// Begins with a body of `size` bytes, if that is known, whatever became of the last one.
+    pub fn begin(&mut self, size: Option<usize>) -> io::Result<()> {
         self.done.clear();
         self.open = Vec::new();
         self.bytes = 0;
-        self.most = compress_bound(size);
+        self.most = size.map_or(usize::MAX, compress_bound);
         let context = &mut self.context;
         context.reset(ResetDirective::SessionOnly).map_err(fault)?;
-        let size = u64::try_from(size).ok();
+        let size = size.and_then(|size| u64::try_from(size).ok());
         context.set_pledged_src_size(size).map_err(fault)?;
         Ok(())
     }
@@ -241,7 +242,7 @@ mod tests {
         let mut unpacker = Unpacker::new(23).unwrap();
         for size in [1 << 20, 0, 7, 3 << 20] {
             let body = body(size);
-            packer.begin(size).unwrap();
+            packer.begin(Some(size)).unwrap();
             packer.push(&body[..size / 2]).unwrap();
             packer.push(&body[size / 2..]).unwrap();
             let pieces = packer.finish().unwrap();
@@ -250,7 +251,7 @@ mod tests {
             assert_eq!(whole, packed(&[&body[..size / 2], &body[size / 2..]]));
             assert_eq!(inflate(&whole, size).unwrap(), body);
             // The next body finds what this one has left.
-            packer.begin(9).unwrap();
+            packer.begin(Some(9)).unwrap();
             packer.push(b"left over").unwrap();
 
             unpacker.begin().unwrap();
@@ -275,7 +276,7 @@ mod tests {
     #[test]
     fn body_of_another_size_than_was_said_is_an_error() {
         let mut packer = Packer::new().unwrap();
-        packer.begin(3).unwrap();
+        packer.begin(Some(3)).unwrap();
         packer.push(b"ab").unwrap();
         assert!(packer.finish().is_err());
     }

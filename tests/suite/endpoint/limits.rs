@@ -114,6 +114,52 @@ async fn body_that_its_context_lifts_over_the_limit_is_refused() {
     assert_eq!(upstream.message().await, b"{}");
 }
 
+/// Text that stays long when it is compressed.
+fn noise(bytes: usize) -> String {
+    let mut word = 1_u32;
+    let next = |_| {
+        word ^= word << 13;
+        word ^= word >> 17;
+        word ^= word << 5;
+        char::from(b'0' + word.to_le_bytes()[0] % 64)
+    };
+    (0..bytes).map(next).collect::<String>().replace('\\', "/")
+}
+
+#[tokio::test]
+async fn large_zstd_is_edited_while_it_comes_and_asked_for_again_where_it_is_odd() {
+    let mut mirror = mirror().await;
+    let generation = mirror.turn("t", "u").await;
+    let metadata = of_turn("t", "u", &generation);
+    let input = format!(r#","input":["{}"]"#, noise(8 << 20));
+    let whole = request(&metadata, &input);
+    let (first, second) = whole.split_at(7 << 20);
+    let pack = |text: &str| zstd::encode_all(text.as_bytes(), 3).unwrap();
+    let frames = [pack(first), pack(second)].concat();
+    let header = format!("Content-Encoding: zstd\r\nx-codex-turn-metadata: {metadata}\r\n");
+    for (packed, is_odd) in [(pack(&whole), false), (frames, true)] {
+        let mut codex = mirror.dial().await;
+        if is_odd {
+            codex.write(&mirror.post(&header, &packed)).await;
+            let head = codex.head().await;
+            assert!(head.starts_with("HTTP/1.1 502 "), "{head}");
+            assert!(
+                head.contains("x-codex-relay-reason: body_invalid"),
+                "{head}"
+            );
+            codex = mirror.dial().await;
+        }
+        codex.write(&mirror.post(&header, &packed)).await;
+        let mut upstream = mirror.accept().await;
+        let head = upstream.head().await.to_lowercase();
+        let (_, after) = head.split_once("content-length: ").unwrap();
+        let length = after.split("\r\n").next().unwrap().parse().unwrap();
+        let body = zstd::decode_all(&upstream.exactly(length).await[..]).unwrap();
+        let body = String::from_utf8(body).unwrap();
+        assert!(body.starts_with(r#"{"instructions":""#) && body.ends_with(&whole[1..]));
+    }
+}
+
 #[tokio::test]
 async fn zstd_of_every_kind_is_opened_within_the_limit() {
     let mut mirror = mirror().await;
