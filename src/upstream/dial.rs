@@ -21,6 +21,7 @@ use tower_service::Service;
 use crate::base::chain::Chain;
 use crate::base::limits::{CONNECT_DEADLINE, KEEPALIVE};
 use crate::upstream::fault::{Fault, Hop, lowest};
+use crate::upstream::hearing::Hearing;
 use crate::upstream::proxy::{HTTPS_PORT, Kind, Proxies, Proxy, bare};
 use crate::upstream::resolve::Resolver;
 use crate::upstream::roots::{self, ExtraRoots, TlsError};
@@ -101,7 +102,7 @@ impl Dialer {
             None => {
                 let public_only = way.public_only;
                 let tcp = tcp(uri, Resolver { public_only }).await?;
-                self.secure(tcp, uri).await
+                self.secure(Hearing::new(tcp), uri).await
             }
             Some(proxy) => {
                 let address = proxy.address();
@@ -127,17 +128,17 @@ impl Dialer {
             Kind::Socks5 => {
                 let asked = tunnel::socks(tcp, uri.clone(), proxy);
                 let tcp = timeout(CONNECT_DEADLINE, asked).await.map_err(late)??;
-                self.secure(tcp, uri).await
+                self.secure(Hearing::new(tcp), uri).await
             }
             Kind::Http => {
                 let mut tcp = tcp;
                 let asked = tunnel::connect(&mut tcp, &target, proxy);
                 timeout(CONNECT_DEADLINE, asked).await.map_err(late)??;
-                self.secure(tcp, uri).await
+                self.secure(Hearing::new(tcp), uri).await
             }
             Kind::Https => {
                 let config = self.inner.tls().await?.http1;
-                let mut tls = handshake(tcp, proxy.host(), config)
+                let mut tls = handshake(Hearing::new(tcp), proxy.host(), config)
                     .await
                     .map_err(|fault| fault.at_proxy(&address))?;
                 let asked = tunnel::connect(&mut tls, &target, proxy);

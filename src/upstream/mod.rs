@@ -6,6 +6,7 @@ pub mod client;
 pub mod destination;
 pub mod dial;
 pub mod fault;
+pub mod hearing;
 pub mod portion;
 pub mod proxy;
 pub mod resolve;
