@@ -132,6 +132,16 @@ impl Refusal {
         }
     }
 
+    /// Refuses a body that didn't come whole.
+    pub fn broken_off() -> Self {
+        Self {
+            reason: Reason::BodyInvalid,
+            words: "request body broke off, or its chunks are not those of HTTP/1.1".to_owned(),
+            remedy: "",
+            may_pass_later: false,
+        }
+    }
+
     /// Says that the upstream can't be reached; `words` name the host and the hop.
     pub fn upstream(reason: Reason, words: String, may_pass_later: bool) -> Self {
         Self {

@@ -16,6 +16,7 @@ use tokio::time::timeout;
 
 use crate::base::limits::{CONNECT_DEADLINE, DRAIN_DEADLINE, MAX_BODY_BYTES};
 use crate::budget::share::{Budget, Share};
+use crate::relay::upload::Upload;
 
 /// Why a body wasn't read.
 #[derive(Debug)]
@@ -128,7 +129,7 @@ pub async fn peek(mut body: Incoming, max: usize) -> Bytes {
 }
 
 /// Throws the rest of a body away and says how much it was.
-pub async fn drain(body: &mut Incoming) -> u64 {
+pub async fn drain(body: &mut (impl Body<Data = Bytes> + Unpin)) -> u64 {
     let mut bytes = 0;
     // A sender that stops sending is given up after a while: it hears from us all the same.
     let _ = timeout(DRAIN_DEADLINE, async {
@@ -154,9 +155,9 @@ fn length(data: &(impl AsRef<[u8]> + ?Sized)) -> u64 {
 /// body to whoever answers codex.
 #[derive(Debug)]
 pub struct Counted {
-    inner: Option<Incoming>,
+    inner: Option<Upload>,
     seen: u64,
-    over: Option<oneshot::Sender<(u64, Incoming)>>,
+    over: Option<oneshot::Sender<(u64, Upload)>>,
 }
 
 /// The bound was passed in the middle of a body.
@@ -166,7 +167,7 @@ pub struct OverTheBound;
 
 impl Counted {
     /// Counts `body`; the receiver gets what is left of one that is too large.
-    pub fn new(body: Incoming) -> (Self, oneshot::Receiver<(u64, Incoming)>) {
+    pub(super) fn new(body: Upload) -> (Self, oneshot::Receiver<(u64, Upload)>) {
         let (over, rest) = oneshot::channel();
         let counted = Self {
             inner: Some(body),

@@ -26,6 +26,7 @@ use crate::relay::passing::{self, Held};
 use crate::relay::repack::{Failed, repack};
 use crate::relay::reply::{back, empty, refused};
 use crate::relay::upgrade::{tunnel, upgrade};
+use crate::relay::upload::Upload;
 use crate::relay::zip::{close, open};
 use crate::session::tally::{About, Outcome};
 use crate::upstream::calls::Call;
@@ -95,6 +96,7 @@ async fn pass(relay: &Relay, onward: Onward, body: Incoming) -> Result<Response<
     let body = if http_body::Body::is_end_stream(&body) {
         Outgoing::Nothing
     } else {
+        let body = Upload::new(body, &onward.parts);
         Outgoing::Once(body.map_err(Into::into).boxed_unsync())
     };
     let response = onward.send(relay, body, Usage::Exchange, headers).await?;
@@ -164,7 +166,7 @@ async fn answer(
         .await
         .map_err(|error| match error {
             ReadError::TooLarge { bytes } => Refusal::too_large(Measured::Body, bytes),
-            ReadError::Broken(_) => Refusal::new(Reason::BodyInvalid),
+            ReadError::Broken(_) => Refusal::broken_off(),
             ReadError::Busy => Refusal::new(Reason::Busy),
         })
         .inspect_err(|refusal| book.refused(refusal))?;
@@ -248,7 +250,7 @@ async fn packed_in_passing(
         }
         Err(Failed::Unfit(begun)) => return Ok(Step::whole(onward, body, begun)),
         Err(Failed::Stopped(stop)) => relay.refusal_of(stop),
-        Err(Failed::Broken) => Refusal::new(Reason::BodyInvalid),
+        Err(Failed::Broken) => Refusal::broken_off(),
     };
     book.refused(&refusal);
     drain(&mut body).await;
@@ -327,7 +329,7 @@ async fn pass_counted(
         return Err(Refusal::too_large(Measured::Body, bytes));
     }
     let headers = end_to_end(&onward.parts.headers);
-    let (body, mut over) = Counted::new(body);
+    let (body, mut over) = Counted::new(Upload::new(body, &onward.parts));
     let sent = onward.send(
         relay,
         Outgoing::Once(body.boxed_unsync()),

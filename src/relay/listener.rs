@@ -29,6 +29,7 @@ use crate::feed::source::Feed;
 use crate::relay::http;
 use crate::relay::peer::Peers;
 use crate::relay::repack::Kept;
+use crate::relay::upload::leftovers;
 use crate::session::machine::Session;
 use crate::session::shared::SharedSession;
 use crate::upstream::bearer::Bearer;
@@ -182,7 +183,9 @@ impl Seat {
 async fn connection(stream: TcpStream, relay: Arc<Relay>, seat: Arc<Seat>) {
     let _ = stream.set_nodelay(true);
     let (hand_over, mut pumps) = mpsc::channel::<Pump>(1);
-    let service = service_fn(|request: Request<Incoming>| {
+    let (leave, left) = leftovers();
+    let service = service_fn(|mut request: Request<Incoming>| {
+        request.extensions_mut().insert(leave.clone());
         let relay = Arc::clone(&relay);
         let hand_over = hand_over.clone();
         let seat = Arc::clone(&seat);
@@ -199,7 +202,7 @@ async fn connection(stream: TcpStream, relay: Arc<Relay>, seat: Arc<Seat>) {
             Ok(response)
         }
     });
-    let served = http1::Builder::new()
+    let serving = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_DEADLINE)
         .max_buf_size(MAX_HEAD_BYTES)
@@ -207,8 +210,11 @@ async fn connection(stream: TcpStream, relay: Arc<Relay>, seat: Arc<Seat>) {
         .preserve_header_case(true)
         .auto_date_header(false)
         .serve_connection(TokioIo::new(Portions::of(stream)), service)
-        .with_upgrades()
-        .await;
+        .with_upgrades();
+    let served = tokio::select! {
+        served = serving => served,
+        never = left.drain() => match never {},
+    };
     if let Err(error) = served {
         tracing::debug!(%error, "connection ended");
     }

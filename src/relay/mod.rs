@@ -14,5 +14,6 @@ pub mod repack;
 mod reply;
 pub mod up;
 pub mod upgrade;
+mod upload;
 pub mod websocket;
 mod zip;

@@ -16,6 +16,7 @@ use crate::exchange::refusal::Refusal;
 use crate::relay::body::Pieces;
 
 use crate::relay::listener::Relay;
+use crate::relay::upload::Leave;
 use crate::upstream::bearer::{Bearer, BearerError};
 use crate::upstream::client::{OutBody, Usage, never};
 use crate::upstream::destination::Base;
@@ -134,12 +135,15 @@ impl Onward {
         }
         parts.headers = headers;
         parts.extensions.remove::<hyper::upgrade::OnUpgrade>();
+        let leave = parts.extensions.remove::<Leave>();
         let request = Request::from_parts(parts, body.into_body());
-        relay
-            .upstream
-            .send(request, usage)
-            .await
-            .map_err(|error| unreachable(&self.base, &error))
+        let sent = relay.upstream.send(request, usage).await;
+        sent.map_err(|error| {
+            if leave.is_some_and(|leave| leave.is_broken()) {
+                return Refusal::broken_off();
+            }
+            unreachable(&self.base, &error)
+        })
     }
 }
 

@@ -26,6 +26,7 @@ use crate::relay::body::{Begun, drain};
 use crate::relay::listener::Relay;
 use crate::relay::onward::{Onward, Outgoing};
 use crate::relay::reply::back;
+use crate::relay::upload::Upload;
 use crate::session::decide::Decision;
 use crate::upstream::client::{OutBody, Usage};
 use crate::wire::headers::{TURN_METADATA, end_to_end};
@@ -132,7 +133,7 @@ pub(super) async fn hold(
             break u64::try_from(growth).unwrap_or(u64::MAX);
         }
         let Some(Ok(frame)) = body.frame().await else {
-            return Err(Refusal::new(Reason::BodyInvalid));
+            return Err(Refusal::broken_off());
         };
         let Ok(data) = frame.into_data() else {
             continue;
@@ -175,7 +176,7 @@ pub(super) async fn pass(
     headers.insert(CONTENT_LENGTH, HeaderValue::from(ready.size));
     let (stopped, mut stop) = oneshot::channel();
     let spliced = Spliced {
-        inner: Some(body),
+        inner: Some(Upload::new(body, &onward.parts)),
         passing: ready.passing,
         out: ready.out,
         left: ready.size,
@@ -197,11 +198,11 @@ pub(super) async fn pass(
 /// Where it stops it fails, which aborts the request to the upstream, and the rest goes to whoever
 /// answers codex.
 struct Spliced {
-    inner: Option<Incoming>,
+    inner: Option<Upload>,
     passing: Passing,
     out: VecDeque<Bytes>,
     left: u64,
-    stopped: Option<oneshot::Sender<(Stop, Incoming)>>,
+    stopped: Option<oneshot::Sender<(Stop, Upload)>>,
     _share: Share,
 }
 

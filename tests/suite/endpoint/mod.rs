@@ -1,5 +1,6 @@
 //! The private endpoint on the relay's binary, codex and the upstream played with raw sockets.
 
+mod early;
 mod handshake;
 mod http;
 mod interrupts;
