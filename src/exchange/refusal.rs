@@ -132,6 +132,18 @@ impl Refusal {
         }
     }
 
+    /// Refuses a transfer coding below the chunks: its label belongs to one hop, and the bytes without
+    /// it can't be read.
+    pub fn transfer_coding(coding: &str) -> Self {
+        let shown: String = coding.chars().take(40).collect();
+        Self {
+            reason: Reason::EncodingUnsupported,
+            words: format!("transfer coding {shown:?} can't be passed on, expected chunked alone"),
+            remedy: "",
+            may_pass_later: false,
+        }
+    }
+
     /// Refuses a body that didn't come whole.
     pub fn broken_off() -> Self {
         Self {

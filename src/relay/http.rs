@@ -32,7 +32,7 @@ use crate::session::tally::{About, Outcome};
 use crate::upstream::calls::Call;
 use crate::upstream::client::{OutBody, Usage};
 use crate::upstream::destination::Base;
-use crate::wire::headers::{ACCOUNT_ROUTING, CHATGPT_ACCOUNT, end_to_end};
+use crate::wire::headers::{ACCOUNT_ROUTING, CHATGPT_ACCOUNT, end_to_end, inner_coding};
 
 /// Answers one request of codex.
 ///
@@ -43,12 +43,16 @@ pub async fn exchange(
     request: Request<Incoming>,
     hand_over: mpsc::Sender<Pump>,
 ) -> Result<Response<OutBody>, Infallible> {
-    let (parts, body) = request.into_parts();
+    let (parts, mut body) = request.into_parts();
     let admitted = relay.gate.admit(&parts.method, &parts.uri, &parts.headers);
     let Ok(admitted) = admitted else {
         tracing::debug!("request of a stranger refused");
         return Ok(empty(StatusCode::NOT_FOUND));
     };
+    if let Some(coding) = inner_coding(&parts.headers) {
+        drain(&mut body).await;
+        return Ok(refused(&Refusal::transfer_coding(&coding)));
+    }
     let (base, policy) = destination(&relay, &parts.headers);
     let Ok(uri) = base.join(admitted.target) else {
         return Ok(empty(StatusCode::NOT_FOUND));

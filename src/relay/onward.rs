@@ -138,12 +138,17 @@ impl Onward {
         let leave = parts.extensions.remove::<Leave>();
         let request = Request::from_parts(parts, body.into_body());
         let sent = relay.upstream.send(request, usage).await;
-        sent.map_err(|error| {
+        let response = sent.map_err(|error| {
             if leave.is_some_and(|leave| leave.is_broken()) {
                 return Refusal::broken_off();
             }
             unreachable(&self.base, &error)
-        })
+        })?;
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS && usage == Usage::Exchange {
+            let words = "the upstream switched protocols without being asked".to_owned();
+            return Err(Refusal::upstream(Reason::UpstreamUnreachable, words, true));
+        }
+        Ok(response)
     }
 }
 

@@ -1,7 +1,7 @@
 //! What codex is answered: the upstream's words, or our own.
 
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, TRANSFER_ENCODING};
 use http::{HeaderMap, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
@@ -10,12 +10,12 @@ use crate::exchange::refusal::Refusal;
 use crate::relay::body::Claimed;
 use crate::relay::gather::gathered;
 use crate::upstream::client::{OutBody, never};
-use crate::wire::headers::{RELAY_REASON, end_to_end};
+use crate::wire::headers::{RELAY_REASON, end_to_end, inner_coding};
 
 /// An upstream's response on its way to codex: status, headers and bytes as they come.
 pub(super) async fn back(response: Response<Incoming>) -> Response<OutBody> {
     let (mut parts, body) = response.into_parts();
-    parts.headers = end_to_end(&parts.headers);
+    parts.headers = passed_on(&parts.headers);
     parts.version = http::Version::HTTP_11;
     if parts.status == StatusCode::NOT_MODIFIED
         && let Some(length) = length(&parts.headers)
@@ -24,6 +24,21 @@ pub(super) async fn back(response: Response<Incoming>) -> Response<OutBody> {
         return Response::from_parts(parts, body);
     }
     Response::from_parts(parts, gathered(body).await)
+}
+
+/// The headers of a response that go on to codex.
+pub(super) fn passed_on(headers: &HeaderMap) -> HeaderMap {
+    let mut kept = end_to_end(headers);
+    if headers.contains_key(TRANSFER_ENCODING) {
+        // Of the two the chunks are true (RFC 9112, section 6.3).
+        kept.remove(CONTENT_LENGTH);
+    }
+    let coding = inner_coding(headers).and_then(|it| HeaderValue::try_from(it).ok());
+    if let Some(coding) = coding {
+        // The bytes go on as they came, so what they are must be told.
+        kept.insert(TRANSFER_ENCODING, coding);
+    }
+    kept
 }
 
 fn length(headers: &HeaderMap) -> Option<u64> {

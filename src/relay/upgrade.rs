@@ -23,7 +23,7 @@ use crate::exchange::refusal::Refusal;
 use crate::relay::body::peek;
 use crate::relay::listener::{Pump, Relay};
 use crate::relay::onward::{Onward, Outgoing};
-use crate::relay::reply::{back, refused};
+use crate::relay::reply::{back, passed_on, refused};
 use crate::relay::websocket::pass;
 use crate::session::machine::SocketWish;
 use crate::upstream::client::{OutBody, Usage, never};
@@ -162,7 +162,7 @@ async fn refusal_of_upstream(response: Response<Incoming>) -> Response<OutBody> 
     let body = peek(body, MAX_REFUSAL_BODY_BYTES).await;
     if judge_refusal(status, Some(&body)) == Verdict::Pass {
         let mut answer = Response::from_parts(parts, Full::new(body).map_err(never).boxed_unsync());
-        *answer.headers_mut() = end_to_end(answer.headers());
+        *answer.headers_mut() = passed_on(answer.headers());
         // What was read is the whole body, or all that codex would look at.
         answer.headers_mut().remove(CONTENT_LENGTH);
         return answer;

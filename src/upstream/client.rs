@@ -114,6 +114,9 @@ fn client(dialer: Dialer) -> Client<Dialer, OutBody> {
         .http2_keep_alive_interval(KEEPALIVE)
         .http2_keep_alive_timeout(KEEPALIVE)
         .http1_preserve_header_case(true)
+        // Who passes such heads on mends them (RFC 9112, sections 5.1 and 5.2).
+        .http1_allow_obsolete_multiline_headers_in_responses(true)
+        .http1_allow_spaces_after_header_name_in_responses(true)
         .http1_max_headers(MAX_HEADERS)
         .build(dialer)
 }

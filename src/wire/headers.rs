@@ -65,6 +65,21 @@ pub fn wants_trailers(headers: &HeaderMap) -> bool {
     })
 }
 
+/// The transfer codings of a message, where chunks aren't the only one: without this label its bytes
+/// can't be read.
+pub fn inner_coding(headers: &HeaderMap) -> Option<String> {
+    let values = headers.get_all(TRANSFER_ENCODING);
+    let values: Vec<_> = values
+        .iter()
+        .map(|value| String::from_utf8_lossy(value.as_bytes()))
+        .collect();
+    let all = values.join(", ");
+    let mut codings = all.split(',').map(str::trim).filter(|it| !it.is_empty());
+    let first = codings.next()?;
+    let is_plain = first.eq_ignore_ascii_case("chunked") && codings.next().is_none();
+    (!is_plain).then_some(all)
+}
+
 /// Headers that say something about one hop.
 const ONE_HOP: [HeaderName; 8] = [
     CONNECTION,
@@ -80,6 +95,25 @@ const ONE_HOP: [HeaderName; 8] = [
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn label_of_the_bytes_is_found_unless_they_are_only_chunked() {
+        for (values, label) in [
+            (vec![], None),
+            (vec!["chunked"], None),
+            (vec![" , Chunked ,"], None),
+            (vec!["gzip, chunked"], Some("gzip, chunked")),
+            (vec!["gzip", "chunked"], Some("gzip, chunked")),
+            (vec!["chunked", "chunked"], Some("chunked, chunked")),
+            (vec!["identity"], Some("identity")),
+        ] {
+            let mut headers = HeaderMap::new();
+            for value in &values {
+                headers.append(TRANSFER_ENCODING, value.parse().unwrap());
+            }
+            assert_eq!(inner_coding(&headers).as_deref(), label, "{values:?}");
+        }
+    }
 
     #[test]
     fn only_hop_by_hop_headers_go_and_repeats_stay() {
