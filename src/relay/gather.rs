@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use futures_util::FutureExt as _;
@@ -20,6 +20,8 @@ struct Gathered {
     /// Those of them that are data, in bytes.
     bytes: u64,
     rest: Option<Incoming>,
+    /// Told next.
+    failed: Option<hyper::Error>,
     /// Its length was told.
     is_exact: bool,
 }
@@ -37,6 +39,7 @@ pub(super) async fn gathered(mut body: Incoming) -> OutBody {
         bytes: 0,
         is_exact: body.size_hint().exact().is_some(),
         rest: None,
+        failed: None,
     };
     let mut has_waited = false;
     while gathered.bytes < GATHERED_BYTES {
@@ -53,7 +56,7 @@ pub(super) async fn gathered(mut body: Incoming) -> OutBody {
         };
         has_waited = false;
         let is_failed = frame.is_err();
-        gathered.bytes += frame.as_ref().map_or(0, length);
+        gathered.bytes += length_of(&frame);
         gathered.come.push_back(frame);
         if is_failed {
             break;
@@ -63,8 +66,9 @@ pub(super) async fn gathered(mut body: Incoming) -> OutBody {
     gathered.map_err(Into::into).boxed_unsync()
 }
 
-fn length(frame: &Frame<Bytes>) -> u64 {
-    let length = frame.data_ref().map_or(0, Bytes::len);
+fn length_of(frame: &Result<Frame<Bytes>, hyper::Error>) -> u64 {
+    let data = frame.as_ref().ok().and_then(Frame::data_ref);
+    let length = data.map_or(0, Bytes::len);
     u64::try_from(length).unwrap_or(u64::MAX)
 }
 
@@ -76,19 +80,34 @@ impl Body for Gathered {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        if let Some(frame) = self.come.pop_front() {
-            self.bytes -= frame.as_ref().map_or(0, length);
-            return Poll::Ready(Some(frame));
+        if let Some(error) = self.failed.take() {
+            return Poll::Ready(Some(Err(error)));
         }
-        match &mut self.rest {
-            Some(rest) => Pin::new(rest).poll_frame(context),
-            None => Poll::Ready(None),
+        let come = self.come.pop_front();
+        self.bytes -= come.as_ref().map_or(0, length_of);
+        let frame = match (come, &mut self.rest) {
+            (Some(frame), _) => Some(frame),
+            (None, Some(rest)) => ready!(Pin::new(rest).poll_frame(context)),
+            (None, None) => None,
+        };
+        match frame {
+            Some(Err(error)) => {
+                // The connection to codex is cut then. What has been passed on so far, the head for
+                // one, is sent when there is nothing more for now.
+                self.failed = Some(error);
+                context.waker().wake_by_ref();
+                Poll::Pending
+            }
+            frame => Poll::Ready(frame),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         // An empty body in chunks still has its last chunk.
-        self.is_exact && self.come.is_empty() && self.rest.as_ref().is_none_or(Body::is_end_stream)
+        self.is_exact
+            && self.failed.is_none()
+            && self.come.is_empty()
+            && self.rest.as_ref().is_none_or(Body::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {

@@ -33,12 +33,22 @@ pub(super) fn passed_on(headers: &HeaderMap) -> HeaderMap {
         // Of the two the chunks are true (RFC 9112, section 6.3).
         kept.remove(CONTENT_LENGTH);
     }
+    if let Some(length) = several(&kept) {
+        kept.insert(CONTENT_LENGTH, length);
+    }
     let coding = inner_coding(headers).and_then(|it| HeaderValue::try_from(it).ok());
     if let Some(coding) = coding {
         // The bytes go on as they came, so what they are must be told.
         kept.insert(TRANSFER_ENCODING, coding);
     }
     kept
+}
+
+/// The first of several lengths: all say the same, or there is no body.
+fn several(headers: &HeaderMap) -> Option<HeaderValue> {
+    let mut lengths = headers.get_all(CONTENT_LENGTH).iter();
+    let first = lengths.next()?;
+    lengths.next().map(|_| first.clone())
 }
 
 fn length(headers: &HeaderMap) -> Option<u64> {
