@@ -58,7 +58,8 @@ pub async fn exchange(
         return Ok(empty(StatusCode::NOT_FOUND));
     };
     let subject = admitted.subject;
-    let is_upgrade = parts.headers.contains_key(UPGRADE);
+    // Who sends a body, and would also like another protocol, is understood without it.
+    let is_upgrade = parts.headers.contains_key(UPGRADE) && http_body::Body::is_end_stream(&body);
     let mut onward = Onward { base, parts };
     onward.parts.uri = uri;
     if let Some(policy) = policy {

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{HeaderValue, TE};
+use http::header::{HeaderValue, TE, TRANSFER_ENCODING};
 use http::request::Parts;
-use http::{HeaderMap, Request, Response, StatusCode};
+use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http_body::Body;
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
 
@@ -130,13 +131,19 @@ impl Onward {
     ) -> Result<Response<Incoming>, Refusal> {
         let mut parts = self.parts.clone();
         parts.version = http::Version::HTTP_11;
+        let body = body.into_body();
+        let is_bodiless = [Method::GET, Method::HEAD].contains(&parts.method);
+        if is_bodiless && body.size_hint().exact().is_none() {
+            // The library would leave it out.
+            headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+        }
         if wants_trailers(&parts.headers) {
             headers.insert(TE, HeaderValue::from_static("trailers"));
         }
         parts.headers = headers;
         parts.extensions.remove::<hyper::upgrade::OnUpgrade>();
         let leave = parts.extensions.remove::<Leave>();
-        let request = Request::from_parts(parts, body.into_body());
+        let request = Request::from_parts(parts, body);
         let sent = relay.upstream.send(request, usage).await;
         let response = sent.map_err(|error| {
             if leave.is_some_and(|leave| leave.is_broken()) {

@@ -61,6 +61,23 @@ async fn answer_keeps_the_label_of_what_is_inside_its_chunks() {
 }
 
 #[tokio::test]
+async fn length_that_is_told_twice_is_told_once() {
+    let mirror = mirror().await;
+    for (method, body) in [("GET", "ok"), ("HEAD", "")] {
+        let mut codex = mirror.dial().await;
+        codex.write(&mirror.head(method, "/x", "")).await;
+        let mut upstream = mirror.accept().await;
+        upstream.head().await;
+        let lengths = "Content-Length: 2\r\nContent-Length: 2\r\n";
+        let answer = format!("HTTP/1.1 200 OK\r\n{lengths}\r\n{body}");
+        upstream.write(answer.as_bytes()).await;
+        let head = codex.head().await;
+        assert_eq!(head.matches("Content-Length: 2\r\n").count(), 1, "{head}");
+        assert_eq!(codex.exactly(body.len()).await, body.as_bytes());
+    }
+}
+
+#[tokio::test]
 async fn odd_heads_of_answers_are_mended_as_one_who_passes_them_on_must() {
     let mirror = mirror().await;
     let answer =
@@ -79,6 +96,35 @@ async fn other_protocol_that_nobody_asked_for_is_no_answer() {
     let (head, rest) = answered(&mirror, answer).await;
     assert!(head.starts_with("http/1.1 502 "), "{head}");
     assert!(rest.contains("without being asked"), "{rest}");
+}
+
+#[tokio::test]
+async fn body_goes_up_with_any_method_and_beside_a_wish_for_another_protocol() {
+    let mirror = mirror().await;
+    let upgrade = "Connection: Upgrade\r\nUpgrade: h2c\r\n";
+    for method in ["GET", "HEAD", "DELETE", "OPTIONS", "POST", "odd"] {
+        for wish in ["", upgrade] {
+            for framing in ["Content-Length: 5\r\n", "Transfer-Encoding: chunked\r\n"] {
+                let mut codex = mirror.dial().await;
+                let headers = format!("{wish}{framing}");
+                codex.write(&mirror.head(method, "/x", &headers)).await;
+                let body: &[u8] = if framing.starts_with('C') {
+                    b"hello"
+                } else {
+                    b"5\r\nhello\r\n0\r\n\r\n"
+                };
+                codex.write(body).await;
+                let mut upstream = mirror.accept().await;
+                let head = upstream.head().await;
+                assert!(head.starts_with(&format!("{method} /up/x ")), "{head}");
+                assert!(
+                    head.to_lowercase().contains(&framing.to_lowercase()),
+                    "{head}"
+                );
+                assert_eq!(upstream.exactly(body.len()).await, body, "{head}");
+            }
+        }
+    }
 }
 
 #[tokio::test]
