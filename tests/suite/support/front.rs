@@ -45,6 +45,11 @@ impl Authority {
         path
     }
 
+    /// What speaks TLS in the name of `name`, with HTTP/1.1.
+    pub(crate) fn acceptor(&self, name: &str) -> TlsAcceptor {
+        TlsAcceptor::from(Arc::new(self.server(name, 2100)))
+    }
+
     fn server(&self, name: &str, until: i32) -> ServerConfig {
         let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
         params.not_before = date_time_ymd(2000, 1, 1);

@@ -15,7 +15,7 @@ use crate::support::mirror::Peer;
 use crate::support::proxy::{ForwardProxy, PASSWORD, UPSTREAM};
 
 /// A way out that trusts an authority and goes through a proxy.
-fn way(authority: &Authority, proxy: Option<&str>) -> WayOut {
+pub(super) fn way(authority: &Authority, proxy: Option<&str>) -> WayOut {
     let folder = tempfile::tempdir().unwrap();
     WayOut {
         proxies: Proxies {

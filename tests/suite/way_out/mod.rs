@@ -2,4 +2,5 @@
 
 mod connections;
 mod doctor;
+mod early;
 mod mistakes;
