@@ -191,6 +191,70 @@ async fn close_codes_and_last_frames_arrive() {
 }
 
 #[tokio::test]
+async fn last_words_before_a_reset_arrive_in_the_middle_of_an_upload() {
+    let mirror = mirror().await;
+    let pad = format!(",\"pad\":\"{}\"", "x".repeat(16_000_000));
+    let message = masked(0x81, request(&of_child(), &pad).as_bytes());
+    for _ in 0..3 {
+        let (mut codex, mut upstream, _) = mirror.socket("", "").await;
+        // Longer than what the relay reads at once.
+        let said = "{\"type\":\"error\"}".repeat(3_000);
+        let close = [&1009_u16.to_be_bytes()[..], b"too long"].concat();
+        let last = [unmasked(0x81, said.as_bytes()), unmasked(0x88, &close)].concat();
+        let uploading = async {
+            // It may end before all has gone.
+            let _ = tokio::io::AsyncWriteExt::write_all(&mut codex.0, &message).await;
+            codex.rest().await
+        };
+        let ending = async {
+            upstream.exactly(1000).await;
+            upstream.write(&last).await;
+            // With unread bytes in it, a dropped socket is reset.
+            drop(upstream);
+        };
+        let (rest, ()) = tokio::join!(uploading, ending);
+        assert!(rest == last, "{} bytes", rest.len());
+    }
+}
+
+#[tokio::test]
+async fn sockets_that_come_and_go_leave_nothing() {
+    let mirror = mirror().await;
+    let before = descriptors(mirror.client.pid());
+    for cycle in 0..120 {
+        let (mut codex, mut upstream, _) = mirror.socket("", "").await;
+        // Idle sockets live by their pings, in both directions.
+        upstream.write(&unmasked(0x89, b"up")).await;
+        assert_eq!(codex.frame().await, (0x89, b"up".to_vec()));
+        codex.write(&masked(0x8A, b"up")).await;
+        assert_eq!(upstream.frame().await, (0x8A, b"up".to_vec()));
+        codex.write(&masked(0x89, b"down")).await;
+        assert_eq!(upstream.frame().await, (0x89, b"down".to_vec()));
+        upstream.write(&unmasked(0x8A, b"down")).await;
+        assert_eq!(codex.frame().await, (0x8A, b"down".to_vec()));
+        match cycle % 4 {
+            0 => drop(codex),
+            1 => drop(upstream),
+            2 => {
+                // A reset of one side or the other.
+                codex.write(&masked(0x81, b"{}")).await;
+                upstream.0.readable().await.unwrap();
+                drop(upstream);
+                codex.rest().await;
+            }
+            _ => {
+                let bye = 1000_u16.to_be_bytes();
+                codex.write(&masked(0x88, &bye)).await;
+                assert_eq!(upstream.frame().await, (0x88, bye.to_vec()));
+                upstream.write(&unmasked(0x88, &bye)).await;
+                assert_eq!(codex.frame().await, (0x88, bye.to_vec()));
+            }
+        }
+    }
+    mirror.lets_go(before).await;
+}
+
+#[tokio::test]
 async fn codex_that_is_gone_ends_an_upload_that_the_upstream_does_not_take() {
     let mirror = mirror().await;
     let before = descriptors(mirror.client.pid());
