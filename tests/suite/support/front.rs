@@ -2,9 +2,12 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use http_body::Frame;
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -76,6 +79,8 @@ pub(crate) enum Behind {
     Versions,
     /// A service that ends each connection after one answer, without a word about it.
     OneAnswer,
+    /// A service over HTTP/2 whose answers break off.
+    HalfAnswers,
 }
 
 /// A running front; dropping it ends its connections.
@@ -100,7 +105,7 @@ impl Front {
     ) -> Self {
         let mut config = authority.server(name, year);
         let protocols: &[&[u8]] = match behind {
-            Behind::Versions => &[b"h2", b"http/1.1"],
+            Behind::Versions | Behind::HalfAnswers => &[b"h2", b"http/1.1"],
             Behind::Endpoint(_) | Behind::OneAnswer => &[b"http/1.1"],
         };
         config.alpn_protocols = protocols.iter().map(|it| it.to_vec()).collect();
@@ -137,6 +142,12 @@ async fn serve(acceptor: TlsAcceptor, stream: TcpStream, behind: Behind) {
                 .serve_connection(TokioIo::new(stream), service_fn(version))
                 .await;
         }
+        Behind::HalfAnswers => {
+            let builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+            let _ = builder
+                .serve_connection(TokioIo::new(stream), service_fn(half))
+                .await;
+        }
         Behind::Versions => {
             let builder = hyper::server::conn::http1::Builder::new();
             let _ = builder
@@ -158,4 +169,24 @@ async fn serve(acceptor: TlsAcceptor, stream: TcpStream, behind: Behind) {
 async fn version(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, hyper::Error> {
     let version = format!("{:?}", request.version());
     Ok(Response::new(Full::new(version.into())))
+}
+
+async fn half(_: Request<Incoming>) -> Result<Response<Half>, hyper::Error> {
+    Ok(Response::new(Half(Some(Bytes::from_static(b"half")))))
+}
+
+/// A body that breaks off behind its first part.
+struct Half(Option<Bytes>);
+
+impl http_body::Body for Half {
+    type Data = Bytes;
+    type Error = std::io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let part = self.0.take().map(Frame::data);
+        Poll::Ready(Some(part.ok_or_else(|| std::io::Error::other("half"))))
+    }
 }

@@ -126,3 +126,16 @@ async fn early_answer_over_http2_is_whole_and_its_connection_goes_on() {
         assert_eq!(body.to_bytes(), "HTTP/2.0");
     }
 }
+
+#[tokio::test]
+async fn answer_over_http2_that_breaks_off_is_a_fault_and_no_end() {
+    let authority = Authority::new("Authority of the test");
+    let front = Front::start(&authority, "localhost", Behind::HalfAnswers).await;
+    let url = format!("https://localhost:{}/", front.address.port());
+    let upstream = Upstream::new(way(&authority, None));
+    let sent = upstream.send(long_request(&url), Usage::Exchange).await;
+    let mut body = sent.unwrap().into_body();
+    let first = body.frame().await.unwrap().unwrap();
+    assert_eq!(first.into_data().unwrap(), "half");
+    assert!(matches!(body.frame().await, Some(Err(_))));
+}
