@@ -148,6 +148,9 @@ fn lines(head: &[u8]) -> Vec<String> {
         .collect()
 }
 
+const HANDSHAKE: &str = "Connection: Upgrade\r\nUpgrade: websocket\r\n\
+    Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+
 #[tokio::test]
 async fn headers_pass_both_ways_in_their_order() {
     let mut mirror = mirror().await;
@@ -161,35 +164,17 @@ async fn headers_pass_both_ways_in_their_order() {
         let end = memchr::memmem::find(&head, b"\r\n\r\n").unwrap() + 2;
         [&head[..end], &many, &head[end..]].concat()
     };
-    let upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
-        Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+    let parent = mirror.post("", parent.as_bytes());
+    let child = mirror.post("x-openai-subagent: review\r\n", b"{}");
+    let models = mirror.head("GET", "/models?client_version=0.171.0", "");
+    let upgrade = mirror.head("GET", "/responses", HANDSHAKE);
     for (post, status, body) in [
-        (mirror.post("", parent.as_bytes()), "200 OK", "ok"),
-        (
-            mirror.post("", parent.as_bytes()),
-            "429 Too Many Requests",
-            "no",
-        ),
-        (
-            mirror.post("x-openai-subagent: review\r\n", b"{}"),
-            "200 OK",
-            "ok",
-        ),
-        (
-            mirror.head("GET", "/models?client_version=0.171.0", ""),
-            "200 OK",
-            "ok",
-        ),
-        (
-            mirror.head("GET", "/responses", upgrade),
-            "101 Switching Protocols",
-            "",
-        ),
-        (
-            mirror.head("GET", "/responses", upgrade),
-            "403 Forbidden",
-            "no",
-        ),
+        (parent.clone(), "200 OK", "ok"),
+        (parent, "429 Too Many Requests", "no"),
+        (child, "200 OK", "ok"),
+        (models, "200 OK", "ok"),
+        (upgrade.clone(), "101 Switching Protocols", ""),
+        (upgrade, "403 Forbidden", "no"),
     ] {
         let mut codex = mirror.dial().await;
         let post = spliced(post);
