@@ -4,6 +4,8 @@
 //! hold the same JSON object; flat members and headers repeat some of it. Names and versions:
 //! `proto/model-request.toml`.
 
+use std::ops::Range;
+
 use http::HeaderMap;
 
 use crate::base::ids::{Generation, ThreadId, TurnId};
@@ -15,13 +17,16 @@ use crate::session::methods::GENERATION_MEMBER;
 use crate::session::tally::{About, Counted};
 use crate::wire::envelope::text;
 use crate::wire::headers::{PARENT_THREAD, SUBAGENT, TURN_METADATA};
-use crate::wire::scan::{Members, ScanError, is_null, key_is};
+use crate::wire::literal;
+use crate::wire::scan::{Members, ScanError, is_null, key_is, string_within};
 
 /// What a request is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Class {
     /// A step or prewarm of a thread without a parent.
     Parent(ParentRequest),
+    /// Its metadata is a text of so many bytes, more than is read.
+    TooLong(usize),
     /// We can't tell.
     Unreadable(Reason),
     /// A child's, a compaction or a memory job: never touched.
@@ -41,6 +46,8 @@ pub struct Identity {
     contradictory: bool,
     /// A carrier couldn't be read.
     unreadable: bool,
+    /// The size of metadata over the bound.
+    too_long: Option<usize>,
     /// Among the marks is one of a child.
     is_child: bool,
     /// Whose child it is.
@@ -133,7 +140,7 @@ impl Identity {
         claimed.in_body = true;
         match claimed.class() {
             Class::Parent(request) => Some(request),
-            Class::Unreadable(_) | Class::Untouched => None,
+            Class::TooLong(_) | Class::Unreadable(_) | Class::Untouched => None,
         }
     }
 
@@ -141,6 +148,9 @@ impl Identity {
     pub fn class(self) -> Class {
         if self.marked {
             return Class::Untouched;
+        }
+        if let Some(bytes) = self.too_long {
+            return Class::TooLong(bytes);
         }
         if self.contradictory {
             return Class::Unreadable(Reason::MetadataContradictory);
@@ -177,14 +187,7 @@ impl Identity {
         while let Some(member) = members.next_member()? {
             let is = |name| key_is(bytes, &member.key, name);
             if is(TURN_METADATA) {
-                let within_bound = member.value.len() <= MAX_METADATA_BYTES;
-                match text(bytes, &member.value).filter(|_| within_bound) {
-                    Some(metadata) => {
-                        self.in_body = true;
-                        self.read_metadata(metadata.as_bytes());
-                    }
-                    None => self.unreadable = true,
-                }
+                self.read_string(bytes, &member.value);
             } else if is(SUBAGENT) || is(PARENT_THREAD) {
                 // A mark that isn't text is a mark all the same.
                 let value = text(bytes, &member.value);
@@ -203,9 +206,27 @@ impl Identity {
         Ok(())
     }
 
+    /// Reads the metadata in the string at `value`; its bound is one for the text, which escapes
+    /// make longer on its way.
+    fn read_string(&mut self, bytes: &[u8], value: &Range<usize>) {
+        let within = string_within(bytes, value).and_then(|within| bytes.get(within));
+        match within.map(literal::length) {
+            Some(Ok(length)) if length > MAX_METADATA_BYTES => {
+                self.too_long = self.too_long.max(Some(length));
+            }
+            Some(Ok(_)) if let Some(metadata) = text(bytes, value) => {
+                self.in_body = true;
+                self.read_metadata(metadata.as_bytes());
+            }
+            _ => self.unreadable = true,
+        }
+    }
+
     /// Reads one copy of the turn's metadata.
     fn read_metadata(&mut self, metadata: &[u8]) {
-        if metadata.len() > MAX_METADATA_BYTES || self.read_members(metadata).is_err() {
+        if metadata.len() > MAX_METADATA_BYTES {
+            self.too_long = self.too_long.max(Some(metadata.len()));
+        } else if self.read_members(metadata).is_err() {
             self.unreadable = true;
         }
     }

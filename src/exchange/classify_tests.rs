@@ -140,13 +140,24 @@ fn what_cannot_be_read_is_unrecognized() {
         body(r#""thread_id":"t""#, ""),
         body(&format!(r#"{NESTED},"codex_relay_generation":7"#), ""),
         body(r#""request_kind":"turn""#, ""),
-        body(
-            &format!(r#"{NESTED},"pad":"{}""#, "x".repeat(MAX_METADATA_BYTES)),
-            "",
-        ),
     ] {
         assert_eq!(class_of(&bytes, &[]), unrecognized, "{bytes:.80}");
     }
     // The header alone doesn't make a parent: the body itself must say so.
     assert_eq!(class_of("{}", &[(TURN_METADATA, &header)]), unrecognized);
+}
+
+#[test]
+fn bound_of_the_metadata_is_one_for_the_text_and_not_for_its_literal() {
+    let nested = |bytes: usize| {
+        // Each quote is two bytes on its way, each letter behind it six in ASCII.
+        let pad = bytes - format!(r#"{{{NESTED},"pad":""}}"#).len();
+        let pad = format!("{}{}", "\u{e9}".repeat(pad / 2), "x".repeat(pad % 2));
+        body(&format!(r#"{NESTED},"pad":"{pad}""#), "").replace('\u{e9}', r"\u00e9")
+    };
+    assert_eq!(class_of(&nested(1_048_575), &[]), parent(None));
+    assert_eq!(class_of(&nested(1_048_576), &[]), parent(None));
+    assert_eq!(class_of(&nested(1_048_577), &[]), Class::TooLong(1_048_577));
+    let child = (PARENT_THREAD, "p");
+    assert_eq!(class_of(&nested(1_048_577), &[child]), Class::Untouched);
 }

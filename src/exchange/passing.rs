@@ -152,6 +152,7 @@ impl Passing {
             Class::Parent(_) | Class::Untouched => {
                 return Err(Stop::Refuse(Reason::MetadataContradictory));
             }
+            Class::TooLong(_) => return Err(Stop::Refuse(Reason::MetadataUnrecognized)),
             Class::Unreadable(reason) => return Err(Stop::Refuse(reason)),
         }
         if self.growth.is_none() {

@@ -31,6 +31,8 @@ pub enum Plan {
     Prepare(ParentRequest),
     /// Nothing goes on.
     Refuse(Reason),
+    /// Nothing goes on: its metadata has so many bytes.
+    RefuseMetadata(usize),
     /// Nothing goes on of a turn that codex started itself: the thread's text was for one turn.
     RefuseOwnTurn,
 }
@@ -55,6 +57,10 @@ pub fn plan(
                 OnUnrecognized::Refuse => Plan::Refuse(reason),
             }
         }
+        Class::TooLong(bytes) => match on_unrecognized {
+            OnUnrecognized::Pass => Plan::ForwardWithWarning(Reason::MetadataUnrecognized),
+            OnUnrecognized::Refuse => Plan::RefuseMetadata(bytes),
+        },
         Class::Parent(request) => from_decision(decide(&request)),
     }
 }

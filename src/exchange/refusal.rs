@@ -5,7 +5,7 @@
 
 use serde_json::{Value, json};
 
-use crate::base::limits::MAX_BODY_BYTES;
+use crate::base::limits::{MAX_BODY_BYTES, MAX_METADATA_BYTES};
 use crate::base::reason::Reason;
 use crate::context::snapshot::Section;
 use crate::session::machine::Denial;
@@ -98,6 +98,17 @@ impl Refusal {
             words: format!("{what}, the limit is {MAX_BODY_BYTES}"),
             remedy: TOO_LARGE_REMEDY,
             may_pass_later: false,
+        }
+    }
+
+    /// Refuses a request whose metadata is a text of `bytes`.
+    pub fn metadata_too_long(bytes: usize) -> Self {
+        Self {
+            words: format!(
+                "the request's metadata is {bytes} bytes, the limit is {MAX_METADATA_BYTES}"
+            ),
+            remedy: METADATA_REMEDY,
+            ..Self::new(Reason::MetadataUnrecognized)
         }
     }
 
@@ -328,6 +339,9 @@ fn words(reason: Reason) -> (&'static str, &'static str) {
 const TOO_LARGE_REMEDY: &str =
     ": go back to a turn that fits with thread/revert, or start a new thread";
 
+/// Codex puts what a client gives for a turn into it.
+const METADATA_REMEDY: &str = ": give less in responsesapiClientMetadata";
+
 /// The version of codex may be newer than the relay.
 const UNRECOGNIZED_REMEDY: &str = ": this codex may be newer than the relay; --on-unrecognized pass lets such requests through without context";
 
@@ -366,6 +380,14 @@ mod tests {
         assert!(line.starts_with(
             "codex-relay: request body is 33554433 bytes, the limit is 33554432 (request_too_large)"
         ));
+    }
+
+    #[test]
+    fn metadata_that_is_too_long_is_told_with_its_size() {
+        let line = Refusal::metadata_too_long(1_048_577).line();
+        let words = "codex-relay: the request's metadata is 1048577 bytes, the limit is 1048576 \
+                     (metadata_unrecognized)";
+        assert!(line.starts_with(words), "{line}");
     }
 
     #[test]

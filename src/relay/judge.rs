@@ -104,6 +104,9 @@ async fn decide(
             return Judged::Forward;
         }
         (Plan::Refuse(reason), _) => return Judged::Refuse(Refusal::new(reason)),
+        (Plan::RefuseMetadata(bytes), _) => {
+            return Judged::Refuse(Refusal::metadata_too_long(bytes));
+        }
         (Plan::RefuseOwnTurn, _) => return Judged::Refuse(Refusal::own_turn()),
     };
     match splice(bytes, body, &snapshot) {

@@ -66,6 +66,7 @@ fn recordings_are_classified_by_the_table() {
                 },
             },
             Class::Untouched => Expected::Untouched,
+            Class::TooLong(bytes) => panic!("{bytes} bytes of metadata"),
             Class::Unreadable(reason) => {
                 panic!("{} {}: {reason}", fixture.version, fixture.purpose)
             }

@@ -8,7 +8,6 @@ use crate::support::mirror::{Mirror, Peer, SOUL, masked, of_child, of_turn, requ
 use crate::support::processes::peak_memory;
 
 const LIMIT: usize = 33_554_432;
-
 async fn mirror() -> Mirror {
     let mut mirror = Mirror::start().await;
     mirror.thread("t").await;
@@ -24,17 +23,22 @@ fn sized(metadata: &Value, size: usize) -> String {
 }
 
 async fn is_refused(codex: &mut Peer, words: &str) {
+    is_refused_for(codex, "request_too_large", words).await;
+}
+
+async fn is_refused_for(codex: &mut Peer, reason: &str, words: &str) {
     let head = codex.head().await;
     assert!(head.starts_with("HTTP/1.1 400 "), "{head}");
-    assert!(
-        head.contains("x-codex-relay-reason: request_too_large"),
-        "{head}"
-    );
-    let lower = head.to_lowercase();
-    let (_, after) = lower.split_once("content-length: ").unwrap();
-    let length = after.split("\r\n").next().unwrap().parse().unwrap();
-    let body = String::from_utf8(codex.exactly(length).await).unwrap();
+    let reason = format!("x-codex-relay-reason: {reason}");
+    assert!(head.contains(&reason), "{head}");
+    let body = String::from_utf8(codex.exactly(length(&head)).await).unwrap();
     assert!(body.contains(words), "{body}");
+}
+
+fn length(head: &str) -> usize {
+    let head = head.to_lowercase();
+    let (_, after) = head.split_once("content-length: ").unwrap();
+    after.split("\r\n").next().unwrap().parse().unwrap()
 }
 
 /// Reads a body that the relay passes on and answers it; each body comes on a connection of its own.
@@ -42,11 +46,12 @@ async fn takes(upstream: &mut Peer, size: usize) -> Vec<u8> {
     let head = upstream.head().await.to_lowercase();
     assert!(head.contains(&format!("content-length: {size}")), "{head}");
     let body = upstream.exactly(size).await;
-    upstream
-        .write(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
-        .await;
+    upstream.write(EMPTY).await;
     body
 }
+
+/// What the upstream answers.
+const EMPTY: &[u8] = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
 
 #[tokio::test]
 async fn body_at_the_limit_passes_and_one_over_is_refused() {
@@ -157,6 +162,69 @@ async fn large_zstd_is_edited_while_it_comes_and_asked_for_again_where_it_is_odd
         let body = zstd::decode_all(&upstream.exactly(length).await[..]).unwrap();
         let body = String::from_utf8(body).unwrap();
         assert!(body.starts_with(r#"{"instructions":""#) && body.ends_with(&whole[1..]));
+    }
+}
+
+/// The metadata as a text of that size, whose literal in a body is twice as long.
+fn metadata_of(metadata: &Value, size: usize) -> String {
+    let mut metadata = metadata.clone();
+    metadata["pad"] = "".into();
+    let pad = size - metadata.to_string().len();
+    metadata["pad"] = format!("{}{}", "\\".repeat(pad / 2), "x".repeat(pad % 2)).into();
+    let text = metadata.to_string();
+    assert_eq!(text.len(), size);
+    text
+}
+
+#[tokio::test]
+async fn metadata_at_the_limit_is_read_and_one_over_is_refused_with_both_numbers() {
+    let mut mirror = mirror().await;
+    let generation = mirror.turn("t", "u").await;
+    let metadata = of_turn("t", "u", &generation);
+    let words = "metadata is 1048577 bytes, the limit is 1048576 (metadata_unrecognized)";
+    for has_header in [false, true] {
+        for size in [1_048_576, 1_048_577] {
+            let text = metadata_of(&metadata, size);
+            let literal = Value::from(text.as_str());
+            let body = format!(r#"{{"client_metadata":{{"x-codex-turn-metadata":{literal}}}}}"#);
+            let header = if has_header {
+                format!("x-codex-turn-metadata: {text}\r\n")
+            } else {
+                String::new()
+            };
+            let mut codex = mirror.dial().await;
+            codex.write(&mirror.post(&header, body.as_bytes())).await;
+            if size == 1_048_576 {
+                let mut upstream = mirror.accept().await;
+                let head = upstream.head().await;
+                let got = upstream.exactly(length(&head)).await;
+                assert!(got.starts_with(b"{\"instructions\":\""));
+                assert!(got.ends_with(&body.as_bytes()[1..]));
+                upstream.write(EMPTY).await;
+                assert!(codex.head().await.starts_with("HTTP/1.1 200 "));
+            } else {
+                is_refused_for(&mut codex, "metadata_unrecognized", words).await;
+            }
+        }
+    }
+    let (mut codex, mut upstream, _) = mirror.socket("", "").await;
+    for size in [1_048_576, 1_048_577] {
+        let literal = Value::from(metadata_of(&metadata, size));
+        let message = format!(
+            r#"{{"type":"response.create","client_metadata":{{"x-codex-turn-metadata":{literal}}}}}"#
+        );
+        codex.write(&masked(0x81, message.as_bytes())).await;
+        if size == 1_048_576 {
+            assert!(
+                upstream
+                    .message()
+                    .await
+                    .starts_with(b"{\"instructions\":\"")
+            );
+        } else {
+            let event = String::from_utf8(codex.frame().await.1).unwrap();
+            assert!(event.contains(words), "{event}");
+        }
     }
 }
 
