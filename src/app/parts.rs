@@ -14,7 +14,7 @@ use tokio::time::sleep;
 
 use crate::app::process::this_program;
 use crate::base::ids::hex;
-use crate::base::limits::MEMORY_KEPT;
+use crate::base::limits::{MEMORY_KEPT, UNREAD_GRACE};
 use crate::base::secret::Secret;
 use crate::budget::share::Budget;
 use crate::child;
@@ -34,6 +34,7 @@ use crate::stdio::inbound::{Inbound, Side};
 use crate::stdio::outbound::{Outbound, OutboundEnd, Own};
 use crate::stdio::own;
 use crate::stdio::pipe::Pipe;
+use crate::stdio::taking;
 use crate::stdio::warner::Warner;
 use crate::stdio::writer::{self, OwnLines, Queued};
 use crate::upstream::calls::Calls;
@@ -128,7 +129,8 @@ pub async fn start(settings: Settings, codex_args: Vec<OsString>) -> Result<Part
     let calls = Calls::default();
     let (own, own_end) = Own::new();
     let mut streams = JoinSet::new();
-    spawn_writer(&mut streams, lines);
+    let (sending, sent) = watch::channel(());
+    spawn_writer(&mut streams, lines, sent);
     let warned = (session.clone(), client.clone(), news);
     spawn_warner(&mut streams, warned, gone.clone());
     let inbound = Inbound {
@@ -140,7 +142,7 @@ pub async fn start(settings: Settings, codex_args: Vec<OsString>) -> Result<Part
         calls: calls.clone(),
         budget: budget.clone(),
     };
-    let inbound = spawn_inbound(&mut streams, inbound, pipes.stdin);
+    let inbound = spawn_inbound(&mut streams, inbound, pipes.stdin, sending);
     let outbound = Outbound::new(
         session.clone(),
         &secret,
@@ -199,15 +201,26 @@ fn session(
     Ok(SharedSession::waking(session, move || wake.notify_one()))
 }
 
-fn spawn_writer(tasks: &mut JoinSet<Part>, lines: mpsc::Receiver<Queued>) {
+/// `sent` is closed when nothing more is read of the client.
+fn spawn_writer(
+    tasks: &mut JoinSet<Part>,
+    lines: mpsc::Receiver<Queued>,
+    sent: watch::Receiver<()>,
+) {
     tasks.spawn(async move {
+        let (to, taking) = taking::noted(own::output());
+        let is_gone = || sent.has_changed().is_err() || own::input_is_over();
         tokio::select! {
             biased;
-            written = writer::write_lines(lines, own::output()) => if let Err(error) = written {
+            written = writer::write_lines(lines, to) => if let Err(error) = written {
                 tracing::debug!(%error, "the client reads no more");
             },
             // Codex may have nothing to say for hours, and the client nothing to close.
             () = own::reader_is_gone() => tracing::debug!("nobody reads for the client"),
+            () = taking.has_stopped(is_gone) => tracing::warn!(
+                seconds = UNREAD_GRACE.as_secs(),
+                "the client has closed our stdin and takes nothing of our stdout; what it leaves is lost"
+            ),
         }
         Part::Writer
     });
@@ -276,11 +289,29 @@ fn spawn_warner(
     });
 }
 
-fn spawn_inbound(tasks: &mut JoinSet<Part>, inbound: Inbound, stdin: ChildStdin) -> AbortHandle {
+/// `sending` is dropped when nothing more is read of the client.
+fn spawn_inbound(
+    tasks: &mut JoinSet<Part>,
+    inbound: Inbound,
+    stdin: ChildStdin,
+    sending: watch::Sender<()>,
+) -> AbortHandle {
     tasks.spawn(async move {
-        match inbound.pump(own::input(), stdin).await {
-            Side::Client => Part::InboundOfClient,
-            Side::Codex => Part::Inbound,
+        let _sending = sending;
+        let (stdin, taking) = taking::noted(stdin);
+        tokio::select! {
+            biased;
+            side = inbound.pump(own::input(), stdin) => match side {
+                Side::Client => Part::InboundOfClient,
+                Side::Codex => Part::Inbound,
+            },
+            () = taking.has_stopped(own::input_is_over) => {
+                tracing::warn!(
+                    seconds = UNREAD_GRACE.as_secs(),
+                    "the client has closed our stdin and codex takes nothing of what came before; it is lost"
+                );
+                Part::InboundOfClient
+            }
         }
     })
 }

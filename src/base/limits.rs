@@ -323,6 +323,11 @@ pub const CHILD_EOF_GRACE: Duration = Duration::from_secs(5);
 /// reading.
 pub const KILLED_GRACE: Duration = Duration::from_secs(1);
 
+/// For how long, once the client sends no more, it may take nothing of what is there for it, or codex
+/// nothing of what the client has sent, before codex is ended. / A reader that pauses keeps its words;
+/// one that never reads would keep us and codex for ever.
+pub const UNREAD_GRACE: Duration = Duration::from_secs(30);
+
 /// From SIGTERM to SIGKILL.
 pub const CHILD_TERM_GRACE: Duration = Duration::from_secs(5);
 

@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{MsgFlags, recv, send};
 use nix::sys::stat::{SFlag, fstat};
 #[cfg(target_os = "linux")]
@@ -55,6 +56,30 @@ pub async fn reader_is_gone() {
         return;
     }
     std::future::pending::<()>().await;
+}
+
+/// Whether nobody can send us anything more, though not all that was sent may be read yet.
+pub fn input_is_over() -> bool {
+    let input = io::stdin();
+    let is_file = fstat(input.as_fd()).is_ok_and(|found| {
+        SFlag::from_bits_truncate(found.st_mode) & SFlag::S_IFMT == SFlag::S_IFREG
+    });
+    let mut asked = [PollFd::new(input.as_fd(), shut())];
+    let is_told = poll(&mut asked, PollTimeout::ZERO).is_ok_and(|told| told > 0);
+    let [asked] = asked;
+    is_file || (is_told && asked.any() == Some(true))
+}
+
+/// What a stream tells whose other end sends no more; that it is closed is told unasked.
+#[cfg(target_os = "linux")]
+fn shut() -> PollFlags {
+    PollFlags::from_bits_retain(nix::libc::POLLRDHUP)
+}
+
+/// Nothing: this system tells only that the other end is closed.
+#[cfg(not(target_os = "linux"))]
+fn shut() -> PollFlags {
+    PollFlags::empty()
 }
 
 /// A descriptor of its own, so that nobody is woken for what concerns only the other.

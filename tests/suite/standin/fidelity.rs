@@ -1,6 +1,7 @@
 //! Bytes pass as they are, however they come, and no stream holds another up.
 
 use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStdout, Command};
@@ -194,7 +195,7 @@ while [ $n -lt 2000 ]; do echo $line; n=$((n+1)); echo $n > said; done; cat >/de
         let now = said().filter(|now| *now > 0);
         let is_halted = now.is_some() && now == last;
         last = now;
-        std::thread::sleep(std::time::Duration::from_millis(300));
+        std::thread::sleep(Duration::from_millis(300));
         is_halted.then_some(now)
     });
     let halted = halt.await.unwrap();
@@ -210,4 +211,46 @@ while [ $n -lt 2000 ]; do echo $line; n=$((n+1)); echo $n > said; done; cat >/de
     drop(relay.stdin.take());
     assert_eq!(all(stdout).await, b"");
     assert!(relay.wait().await.unwrap().success());
+}
+
+/// Closes a relay's stdin and holds its stdout unread; gives how it ended, and its log.
+async fn leaves_unread(script: &str, input: &[u8]) -> (ExitStatus, String) {
+    let place = StandIn::new();
+    let mut relay = spawn(place.relay(&place.program(script)));
+    let mut stdin = relay.stdin.take().unwrap();
+    // What a codex that doesn't read leaves no room for is never taken.
+    let _ = timeout(Duration::from_secs(2), stdin.write_all(input)).await;
+    drop(stdin);
+    let status = timeout(2 * PATIENCE, relay.wait()).await;
+    let status = status.expect("the relay goes").unwrap();
+    let mut said = String::new();
+    let mut stderr = relay.stderr.take().unwrap();
+    stderr.read_to_string(&mut said).await.unwrap();
+    (status, said)
+}
+
+#[tokio::test]
+async fn client_that_leaves_and_holds_stdout_unread_keeps_nobody_for_ever() {
+    // More than its pipe holds, less than what the relay takes on top.
+    let last_words = "cat >/dev/null; head -c 500000 /dev/zero | tr '\\0' '\\n'; exit 3";
+    let flood = "trap '' PIPE; head -c 4000000 /dev/zero | tr '\\0' '\\n'; sleep 1000";
+    let much = vec![b'\n'; 4 << 20];
+    let (first, second, third, fourth) = tokio::join!(
+        // It is gone itself, its words are waited for, and then no longer.
+        leaves_unread(last_words, b"{}\n"),
+        // It heeds neither the end of its stdin nor that of its stdout, but a TERM.
+        leaves_unread(flood, b"{}\n"),
+        // Between two closed doors: it reads only what its own words leave room for.
+        leaves_unread("exec cat", &much),
+        // It never reads.
+        leaves_unread("sleep 1000", &much),
+    );
+    assert_eq!(first.0.code(), Some(3));
+    assert_eq!(second.0.code(), Some(128 + 15));
+    assert_eq!(fourth.0.code(), Some(128 + 15));
+    for said in [first.1, second.1] {
+        assert!(said.contains("takes nothing of our stdout"), "{said}");
+    }
+    assert!(third.1.contains("takes nothing"), "{}", third.1);
+    assert!(fourth.1.contains("codex takes nothing"), "{}", fourth.1);
 }
