@@ -18,6 +18,10 @@ pub const MAX_GIVEN_PARTS: usize = 256;
 /// The name of a section or reference of a client. / It stands in errors and accounts.
 pub const MAX_PART_NAME_BYTES: usize = 256;
 
+/// What a client says to the relay in one line, as it stands there. / Twice what its texts may be, and
+/// what their escapes add in any language.
+pub const MAX_RELAY_MEMBER_BYTES: usize = 8 * 1024 * 1024;
+
 /// One workspace file, read. / A log that was renamed to SOUL.md must not fill the memory.
 pub const MAX_FILE_BYTES: usize = 2 * 1024 * 1024;
 
@@ -239,6 +243,10 @@ pub const FRAME_READ_BYTES: usize = 64 * 1024;
 /// A line that is read, its newline not counted; longer ones pass unread. / Codex itself accepts
 /// 70 MiB.
 pub const MAX_LINE_BYTES: usize = 64 * 1024 * 1024;
+
+/// A name, an id or a path in a line, as it stands there. / No system has longer ones; a line of
+/// nothing else must not be copied for each time that it is asked for.
+pub const MAX_NAME_BYTES: usize = 64 * 1024;
 
 /// The beginning of a longer line, in which its method is looked for. / Clients write it first.
 pub const LEAD_BYTES: usize = 4096;

@@ -10,15 +10,17 @@ use crate::base::ids::Generation;
 use crate::context::compose::Prepared;
 use crate::context::orders::Orders;
 use crate::session::eligibility::{self, AccountKind, Ineligible};
-use crate::session::intercept::{Ask, ClientVerdict, Patience, Request, Then};
+use crate::session::intercept::{Ask, ClientVerdict, Patience, Then};
 use crate::session::machine::{Denial, Session};
-use crate::session::orders::{configured_instructions, own_instructions};
+use crate::session::orders::configured_instructions;
+use crate::session::reading::Request;
 use crate::session::registrations::Registered;
 use crate::session::relay_member::RelayMember;
 use crate::session::routes::{Account, WorkspaceRouting};
 use crate::session::tally::ContextAccount;
 use crate::session::threads::{OpenThread, Route};
 use crate::wire::envelope::{Envelope, member, member_text};
+use crate::wire::known::Known;
 use crate::wire::scan;
 
 /// A thread on its way to a route.
@@ -83,7 +85,7 @@ impl Session {
             .routes
             .bar
             .or_else(|| eligibility::of_params(line, params));
-        let is_base_open = has_words && own_instructions(line, params).is_none();
+        let is_base_open = has_words && thread.request.said.own.is_none();
         // Codex reads the projects' layers from that folder; it takes none that is relative.
         let folder = member_text(line, params, &["cwd"]).filter(|folder| folder.starts_with('/'));
         let route = Route {
@@ -110,7 +112,7 @@ impl Session {
     }
 
     /// Whether a turn with `params` is one of a routed thread whose account may have changed.
-    pub(super) fn must_ask_for_account(&self, line: &[u8], params: &Range<usize>) -> bool {
+    pub(super) fn must_ask_for_account(&self, line: &[u8], params: &Known) -> bool {
         let is_told = !self.routes.is_account_open() || !self.routes.has_requirements;
         if is_told || self.is_silent {
             return false;

@@ -8,35 +8,42 @@ use serde_json::Value;
 use crate::session::methods::{GENERATION_MEMBER, INSTRUCTIONS_MEMBER, METADATA_MEMBER};
 use crate::wire::edit::{Edit, apply};
 use crate::wire::envelope::member;
+use crate::wire::known::Place;
 use crate::wire::{literal, scan};
 
 /// Plans the edit that gives the thread with `params` the base URL `url`.
 ///
 /// The edit goes inside the client's own last `config` and replaces what it says of the base URL.
 /// `None` where the params aren't what codex takes: it answers for itself.
-pub fn route(line: &[u8], params: &Range<usize>, url: &str) -> Option<Edit> {
-    if !scan::is_object(line, params) {
+pub fn route(line: &[u8], params: &impl Place, url: &str) -> Option<Edit> {
+    if !scan::is_object(line, &params.range()) {
         return None;
     }
     let value = literal::quote(url);
     let Some(config) = member(line, params, &["config"]) else {
         let object = [b"\"config\":{\"openai_base_url\":", &value[..], b"}"].concat();
-        return Some(first_member(line, params, &object));
+        return Some(first_member(line, &params.range(), &object));
     };
     if scan::is_null(line, &config) {
         let object = [b"{\"openai_base_url\":", &value[..], b"}"].concat();
         return Some(Edit::replace(config, object));
     }
-    route_in(line, &config, url)
+    let old = member(line, params, &["config", "openai_base_url"]);
+    route_in(line, &config, old, url)
 }
 
-/// Plans the edit that gives the object `config` the base URL `url`.
-fn route_in(line: &[u8], config: &Range<usize>, url: &str) -> Option<Edit> {
+/// Plans the edit that gives the object `config` the base URL `url`, in place of the `old` one.
+fn route_in(
+    line: &[u8],
+    config: &Range<usize>,
+    old: Option<Range<usize>>,
+    url: &str,
+) -> Option<Edit> {
     if !scan::is_object(line, config) {
         return None;
     }
     let value = literal::quote(url);
-    let Some(old) = member(line, config, &["openai_base_url"]) else {
+    let Some(old) = old else {
         let pair = [b"\"openai_base_url\":", &value[..]].concat();
         return Some(first_member(line, config, &pair));
     };
@@ -48,7 +55,7 @@ fn route_in(line: &[u8], config: &Range<usize>, url: &str) -> Option<Edit> {
 ///
 /// `None` where the old one isn't an object, or the params have one. Nor where it chooses a model:
 /// codex then forgets the one that the thread has come to (0.155.1 and 0.171.0).
-pub fn old_config(line: &[u8], params: &Range<usize>, old: &Bytes, url: &str) -> Option<Edit> {
+pub fn old_config(line: &[u8], params: &impl Place, old: &Bytes, url: &str) -> Option<Edit> {
     let whole = 0..old.len();
     if CHOICES
         .iter()
@@ -56,12 +63,13 @@ pub fn old_config(line: &[u8], params: &Range<usize>, old: &Bytes, url: &str) ->
     {
         return None;
     }
-    let routed = route_in(old, &whole, url)?;
+    let standard = member(old, &whole, &["openai_base_url"]);
+    let routed = route_in(old, &whole, standard, url)?;
     let old = apply(old, vec![routed]);
     match member(line, params, &["config"]) {
         None => {
             let pair = [b"\"config\":", &old[..]].concat();
-            Some(first_member(line, params, &pair))
+            Some(first_member(line, &params.range(), &pair))
         }
         Some(own) if scan::is_null(line, &own) => Some(Edit::replace(own, old)),
         Some(_) => None,
@@ -75,33 +83,37 @@ pub fn old_config(line: &[u8], params: &Range<usize>, old: &Bytes, url: &str) ->
 /// object: codex answers for itself.
 pub fn developer_instructions(
     line: &[u8],
-    params: &Range<usize>,
+    params: &impl Place,
     text: &str,
     is_second: bool,
 ) -> Option<Edit> {
-    if !scan::is_object(line, params) {
+    if !scan::is_object(line, &params.range()) {
         return None;
     }
     let value = literal::quote(text);
     if let Some(old) = member(line, params, &[INSTRUCTIONS_MEMBER]) {
         return Some(Edit::replace(old, value));
     }
-    let comma = if is_second || !is_empty_object(line, params) {
+    let comma = if is_second || !is_empty(line, &params.range()) {
         ","
     } else {
         ""
     };
     let name = format!("{comma}\"{INSTRUCTIONS_MEMBER}\":");
     Some(Edit::insert(
-        params.end - 1,
+        params.range().end - 1,
         [name.as_bytes(), &value[..]].concat(),
     ))
 }
 
 /// Plans the edits that set what a renewal has lost, where a turn with `params` doesn't set it.
-pub fn settings(line: &[u8], params: &Range<usize>, lost: &[(String, Value)]) -> Vec<Edit> {
+pub fn settings(line: &[u8], params: &impl Place, lost: &[(String, Value)]) -> Vec<Edit> {
     let set = |(name, value): &(String, Value)| match member(line, params, &[name]) {
-        None => Some(last_member(line, params, &format!("\"{name}\":{value}"))),
+        None => Some(last_member(
+            line,
+            &params.range(),
+            &format!("\"{name}\":{value}"),
+        )),
         Some(own) if scan::is_null(line, &own) => Some(Edit::replace(own, value.to_string())),
         Some(_) => None,
     };
@@ -114,11 +126,11 @@ pub fn settings(line: &[u8], params: &Range<usize>, lost: &[(String, Value)]) ->
 /// map stays so (a steer without one keeps the turn's).
 pub fn generation(
     line: &[u8],
-    params: &Range<usize>,
+    params: &impl Place,
     generation: &str,
     only_existing: bool,
 ) -> Option<Edit> {
-    if !scan::is_object(line, params) {
+    if !scan::is_object(line, &params.range()) {
         return None;
     }
     let pair = format!("\"{GENERATION_MEMBER}\":\"{generation}\"");
@@ -130,7 +142,7 @@ pub fn generation(
         }
         None if !only_existing => {
             let object = format!("\"{METADATA_MEMBER}\":{{{pair}}}");
-            Some(first_member(line, params, object.as_bytes()))
+            Some(first_member(line, &params.range(), object.as_bytes()))
         }
         Some(_) | None => None,
     }
@@ -139,10 +151,12 @@ pub fn generation(
 /// Plans the edit that adds `text` at the end of a turn's input.
 ///
 /// `None` where the input isn't a list: codex answers for itself.
-pub fn last_input(line: &[u8], params: &Range<usize>, text: &str) -> Option<Edit> {
+pub fn last_input(line: &[u8], params: &impl Place, text: &str) -> Option<Edit> {
     let input = member(line, params, &["input"])?;
-    let elements = scan::elements(line, input.start).ok()?;
-    let comma = if elements.is_empty() { "" } else { "," };
+    if line.get(input.start) != Some(&b'[') {
+        return None;
+    }
+    let comma = if is_empty(line, &input) { "" } else { "," };
     let text = literal::quote(text);
     let item = [
         comma.as_bytes(),
@@ -155,25 +169,17 @@ pub fn last_input(line: &[u8], params: &Range<usize>, text: &str) -> Option<Edit
 
 /// Inserts `pair` as the first member of the object at `range`.
 fn first_member(line: &[u8], range: &Range<usize>, pair: &[u8]) -> Edit {
-    let comma: &[u8] = if is_empty_object(line, range) {
-        b""
-    } else {
-        b","
-    };
+    let comma: &[u8] = if is_empty(line, range) { b"" } else { b"," };
     Edit::insert(range.start + 1, [pair, comma].concat())
 }
 
 /// Inserts `pair` as the last member of the object at `range`, where it wins over a copy.
 fn last_member(line: &[u8], range: &Range<usize>, pair: &str) -> Edit {
-    let comma = if is_empty_object(line, range) {
-        ""
-    } else {
-        ","
-    };
+    let comma = if is_empty(line, range) { "" } else { "," };
     Edit::insert(range.end - 1, format!("{comma}{pair}"))
 }
 
-fn is_empty_object(line: &[u8], range: &Range<usize>) -> bool {
+fn is_empty(line: &[u8], range: &Range<usize>) -> bool {
     let inner = line.get(range.start + 1..range.end - 1).unwrap_or_default();
     inner.trim_ascii().is_empty()
 }

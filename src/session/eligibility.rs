@@ -6,6 +6,7 @@
 use std::ops::Range;
 
 use crate::wire::envelope::{member, member_text, text};
+use crate::wire::known::Place;
 use crate::wire::scan;
 
 /// Why a thread keeps its own way to the model.
@@ -110,7 +111,7 @@ impl AccountKind {
 }
 
 /// What the client's params say: `params` are those of a thread method.
-pub fn of_params(line: &[u8], params: &Range<usize>) -> Option<Ineligible> {
+pub fn of_params(line: &[u8], params: &impl Place) -> Option<Ineligible> {
     if provider(line, params).is_some_and(|name| name != OPENAI) {
         return Some(Ineligible::OtherProvider);
     }
@@ -124,7 +125,7 @@ pub fn of_params(line: &[u8], params: &Range<usize>) -> Option<Ineligible> {
 /// What the user's configuration says, where the client's `params` leave it open: `result` is the
 /// one of codex's answer to `config/read`.
 pub fn of_config(
-    (line, params): (&[u8], &Range<usize>),
+    (line, params): (&[u8], &impl Place),
     (answer, result): (&[u8], &Range<usize>),
 ) -> Option<Ineligible> {
     let config = member(answer, result, &["config"])?;
@@ -167,26 +168,25 @@ pub fn of_requirements(answer: &[u8], result: &Range<usize>) -> Option<Ineligibl
     says_true(answer, member(answer, &required, &feature)).then_some(Ineligible::SystemProxy)
 }
 
-fn provider(line: &[u8], params: &Range<usize>) -> Option<String> {
+fn provider(line: &[u8], params: &impl Place) -> Option<String> {
     member_text(line, params, &["modelProvider"])
         .or_else(|| member_text(line, params, &["config", "model_provider"]))
 }
 
 /// The endpoint that the client's `config` names, for the built-in provider in either spelling.
-fn own_url(line: &[u8], params: &Range<usize>) -> Option<Range<usize>> {
+fn own_url(line: &[u8], params: &impl Place) -> Option<Range<usize>> {
     let provider = ["model_providers", OPENAI, "base_url"];
     setting(line, params, &provider).or_else(|| setting(line, params, &[OPENAI_BASE_URL]))
 }
 
 /// A setting of the client's `config`: nested, or with the dots in its name.
-fn setting(line: &[u8], params: &Range<usize>, path: &[&str]) -> Option<Range<usize>> {
-    let config = member(line, params, &["config"])?;
+fn setting(line: &[u8], params: &impl Place, path: &[&str]) -> Option<Range<usize>> {
     (1..=path.len()).find_map(|dotted| {
         let (first, rest) = path.split_at(dotted);
         let name = first.join(".");
-        let mut names = vec![name.as_str()];
+        let mut names = vec!["config", name.as_str()];
         names.extend(rest);
-        member(line, &config, &names)
+        member(line, params, &names)
     })
 }
 

@@ -3,13 +3,72 @@
 //! What is wrong is told by name and kind, never by value: the texts are private.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use crate::base::limits::{MAX_GIVEN_PARTS, MAX_PART_NAME_BYTES, MAX_REFERENCES_BYTES};
+use crate::base::limits::{
+    MAX_CONTEXT_BYTES, MAX_GIVEN_PARTS, MAX_PART_NAME_BYTES, MAX_REFERENCES_BYTES,
+    MAX_RELAY_MEMBER_BYTES,
+};
 use crate::context::given::{Given, Part};
 use crate::context::reference::Reference;
+use crate::context::snapshot::Section;
+use crate::wire::envelope::{member, member_text};
+use crate::wire::literal;
+use crate::wire::scan::{self, Elements};
+
+/// A context that is far over every bound: it is measured and not read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Excess {
+    /// Its size.
+    pub bytes: usize,
+    /// What each of its parts contributes.
+    pub sections: Vec<Section>,
+}
+
+impl Excess {
+    /// Measures the `text` or `sections` of the object at `object`; none where they may be read, or
+    /// can't be measured.
+    pub fn of(line: &[u8], object: &Range<usize>) -> Option<Self> {
+        if object.len() <= MAX_RELAY_MEMBER_BYTES {
+            return None;
+        }
+        let length = |at: &Range<usize>| {
+            let within = line.get(scan::string_within(line, at)?)?;
+            literal::length(within).ok()
+        };
+        let [text, list] = scan::find(line, object.start, ["text", "sections"]).ok()?;
+        let mut sections = Vec::new();
+        if let Some(bytes) = text.last.and_then(|at| length(&at)) {
+            let name = "text".to_owned();
+            sections.push(Section { name, bytes });
+        } else {
+            let mut parts = Elements::at(line, list.last?.start).ok()?;
+            while let Some(part) = parts.next_element().ok()? {
+                let name = member_text(line, &part, &["name"])?;
+                let bytes = length(&member(line, &part, &["text"])?)?;
+                sections.push(Section { name, bytes });
+                if sections.len() > MAX_GIVEN_PARTS {
+                    return None;
+                }
+            }
+        }
+        let bytes = sections.iter().map(|section| section.bytes).sum();
+        (bytes > MAX_CONTEXT_BYTES).then_some(Self { bytes, sections })
+    }
+}
+
+/// Says that a value is too long to be read.
+pub fn fits(bytes: usize) -> Result<(), String> {
+    if bytes <= MAX_RELAY_MEMBER_BYTES {
+        return Ok(());
+    }
+    Err(format!(
+        "at most {MAX_RELAY_MEMBER_BYTES} bytes in all; they are {bytes}"
+    ))
+}
 
 /// Reads `{text}` or `{sections}`; the error says what was expected.
 pub fn context(value: &Value) -> Result<Arc<Given>, String> {

@@ -13,19 +13,21 @@ use crate::context::orders::Orders;
 use crate::context::wish::Wish;
 use crate::session::asking::Asking;
 use crate::session::eligibility::Ineligible;
+use crate::session::given_params::Excess;
 use crate::session::machine::{Client, Denial, Meaning, Session};
 use crate::session::memory::Remembering;
 use crate::session::methods::{self, ClientMethod, ThreadWay};
 use crate::session::orders::Renewing;
 use crate::session::own::OwnId;
-use crate::session::relay_member::{self, RelayMember, Scope};
+use crate::session::reading::{ClientLine, Content, Request};
+use crate::session::relay_member::RelayMember;
 use crate::session::relay_methods::NewRegistration;
 use crate::session::threads::{OpenThread, Route};
 use crate::session::turns::{Delivering, StartTurn};
 use crate::session::warnings;
 use crate::wire::edit::Edit;
-use crate::wire::envelope::{Envelope, member, member_text, text};
-use crate::wire::scan;
+use crate::wire::envelope::{member, member_text, text};
+use crate::wire::scan::Elements;
 
 /// What to do with a line of the client.
 #[derive(Debug, PartialEq)]
@@ -167,56 +169,73 @@ pub(super) enum Target {
     Turn(StartTurn),
 }
 
-/// A request of the client's that the relay has a part in.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Request {
-    pub(super) id: RequestId,
-    pub(super) params: Range<usize>,
-}
-
 impl Session {
     /// Judges a line of the client. Lines that are no requests of ours to change pass.
     pub fn on_client_line(&mut self, line: &Bytes) -> ClientVerdict {
-        let Some(envelope) = Envelope::read(line) else {
-            return ClientVerdict::Pass;
-        };
-        if envelope.method.as_deref().is_some_and(methods::is_ours) {
-            return self.on_relay_method(line, envelope);
-        }
-        let Some((method, request)) = self.recognize(envelope) else {
-            return ClientVerdict::Pass;
-        };
-        let scope = match method {
-            ClientMethod::Thread(_) => Some(Scope::Thread),
-            ClientMethod::TurnStart => Some(Scope::Turn),
-            ClientMethod::Compact
-            | ClientMethod::Initialize
-            | ClientMethod::Interrupt
-            | ClientMethod::Revert
-            | ClientMethod::TurnSteer
-            | ClientMethod::Unsubscribe => None,
-        };
-        let taken = scope.and_then(|scope| relay_member::take(line, &request.params, scope));
-        let Some(taken) = taken else {
-            return self.on_request(line, method, request, RelayMember::default());
-        };
-        match taken.member {
-            Ok(member) => ClientVerdict::Bare {
-                line: taken.line,
-                member,
+        let (line, read) = ClientLine::read(line.clone());
+        self.on_client(&line, read)
+    }
+
+    /// Judges a line of the client that was read: what the relay's own member was taken out of.
+    pub fn on_client(&mut self, line: &Bytes, read: ClientLine) -> ClientVerdict {
+        match read.0 {
+            Content::Addressed { id, member, excess } => match (excess, member) {
+                (Some(excess), _) => {
+                    let denial = self.context_too_large(excess);
+                    ClientVerdict::Refuse { id, denial }
+                }
+                (None, Ok(member)) => {
+                    let line = line.clone();
+                    ClientVerdict::Bare { line, member }
+                }
+                (None, Err(fault)) => {
+                    let denial = Denial::RelayMember { fault };
+                    ClientVerdict::Refuse { id, denial }
+                }
             },
-            Err(fault) => ClientVerdict::Refuse {
-                id: request.id,
-                denial: Denial::RelayMember { fault },
-            },
+            // Answers and notifications of the client pass.
+            Content::Opaque => ClientVerdict::Pass,
+            Content::Other(id) => {
+                // A table that is full costs the client no more than an error when codex dies.
+                let _ = self.pending.try_note(id, Meaning::Other);
+                ClientVerdict::Pass
+            }
+            // Nobody waits for an answer to a notification.
+            Content::RelayNotification => ClientVerdict::Drop,
+            Content::RelayRequest(call) => self.on_relay_method(call),
+            Content::Shared(method, request) => {
+                self.on_request(line, method, request, RelayMember::default())
+            }
         }
     }
 
     /// Judges a line that the relay's own member was taken out of.
     pub fn on_bare_line(&mut self, line: &Bytes, member: RelayMember) -> ClientVerdict {
-        match Envelope::read(line).and_then(|envelope| self.recognize(envelope)) {
-            Some((method, request)) => self.on_request(line, method, request, member),
-            None => ClientVerdict::Pass,
+        self.on_bare(line, ClientLine::read_bare(line), member)
+    }
+
+    /// Judges a line that the relay's own member was taken out of, and that was read again.
+    pub fn on_bare(
+        &mut self,
+        line: &Bytes,
+        read: ClientLine,
+        member: RelayMember,
+    ) -> ClientVerdict {
+        match read.0 {
+            Content::Shared(method, request) => self.on_request(line, method, request, member),
+            Content::Addressed { .. }
+            | Content::Opaque
+            | Content::Other(_)
+            | Content::RelayNotification
+            | Content::RelayRequest(_) => ClientVerdict::Pass,
+        }
+    }
+
+    pub(super) fn context_too_large(&self, excess: Excess) -> Denial {
+        Denial::ContextTooLarge {
+            bytes: excess.bytes,
+            limit: self.config.max_context_bytes,
+            sections: excess.sections,
         }
     }
 
@@ -275,18 +294,6 @@ impl Session {
         }
     }
 
-    /// Tells the requests that the relay has a part in from all other lines, which are noted.
-    fn recognize(&mut self, envelope: Envelope) -> Option<(ClientMethod, Request)> {
-        // Answers and notifications of the client pass.
-        let (name, id) = (envelope.method?, envelope.id?);
-        if let (Some(method), Some(params)) = (methods::of_client(&name), envelope.params) {
-            return Some((method, Request { id, params }));
-        }
-        // A table that is full costs the client no more than an error when codex dies.
-        let _ = self.pending.try_note(id, Meaning::Other);
-        None
-    }
-
     fn on_request(
         &mut self,
         line: &Bytes,
@@ -321,7 +328,7 @@ impl Session {
         ClientVerdict::Refuse { id, denial }
     }
 
-    fn on_interrupt(&mut self, line: &[u8], Request { id, params }: Request) -> ClientVerdict {
+    fn on_interrupt(&mut self, line: &[u8], Request { id, params, .. }: Request) -> ClientVerdict {
         let _ = self.pending.try_note(id, Meaning::Other);
         let text = |name| member_text(line, &params, &[name]);
         let turn = text("turnId").and_then(TurnId::new);
@@ -331,7 +338,11 @@ impl Session {
         }
     }
 
-    fn on_initialize(&mut self, line: &Bytes, Request { id, params }: Request) -> ClientVerdict {
+    fn on_initialize(
+        &mut self,
+        line: &Bytes,
+        Request { id, params, .. }: Request,
+    ) -> ClientVerdict {
         let _ = self.pending.try_note(id, Meaning::Initialize);
         if self.client.initialized {
             return ClientVerdict::Pass;
@@ -370,21 +381,29 @@ pub(super) fn rewritten(edits: Vec<Edit>) -> ClientVerdict {
 /// Splits a list of notification names: those that the relay needs, and the edit that takes them
 /// out of the list.
 fn keep_needed(line: &[u8], names: &Range<usize>) -> (Vec<String>, Option<Edit>) {
-    let Ok(elements) = scan::elements(line, names.start) else {
-        return Default::default();
-    };
-    let needed = |element: &Range<usize>| {
-        text(line, element).filter(|name| methods::of_codex(name).is_some())
-    };
-    let unwanted: Vec<String> = elements.iter().filter_map(needed).collect();
-    if unwanted.is_empty() {
-        return Default::default();
+    split(line, names).unwrap_or_default()
+}
+
+fn split(line: &[u8], names: &Range<usize>) -> Option<(Vec<String>, Option<Edit>)> {
+    let mut unwanted: Vec<String> = Vec::new();
+    let mut kept = b"[".to_vec();
+    let mut elements = Elements::at(line, names.start).ok()?;
+    while let Some(element) = elements.next_element().ok()? {
+        let name = text(line, &element).filter(|name| methods::of_codex(name).is_some());
+        match name {
+            Some(name) if unwanted.contains(&name) => {}
+            Some(name) => unwanted.push(name),
+            None => {
+                if kept.len() > 1 {
+                    kept.push(b',');
+                }
+                kept.extend_from_slice(line.get(element)?);
+            }
+        }
     }
-    let kept: Vec<&[u8]> = elements
-        .iter()
-        .filter(|element| needed(element).is_none())
-        .filter_map(|element| line.get(element.clone()))
-        .collect();
-    let list = [b"[", kept.join(&b","[..]).as_slice(), b"]"].concat();
-    (unwanted, Some(Edit::replace(names.clone(), list)))
+    if unwanted.is_empty() {
+        return None;
+    }
+    kept.push(b']');
+    Some((unwanted, Some(Edit::replace(names.clone(), kept))))
 }

@@ -11,11 +11,11 @@ use bytes::Bytes;
 
 use crate::base::bounded::BoundedMap;
 use crate::base::ids::ThreadId;
-use crate::base::limits::{MAX_POLICY_BYTES, MAX_TOLD_THREADS};
+use crate::base::limits::MAX_TOLD_THREADS;
 use crate::context::digest::Digest;
 use crate::context::orders::Text;
 use crate::session::methods::ThreadWay;
-use crate::session::opening::{KeptConfig, Opened, Opening};
+use crate::session::opening::{Base, KeptConfig, Opened, Opening};
 use crate::session::own::OwnId;
 use crate::session::renewal::{Step, Trouble};
 use crate::session::strays::Strays;
@@ -156,10 +156,10 @@ impl Ledger {
         let told = Told {
             config: match &opening.base {
                 // What isn't kept can't be given again.
-                Some(base) if base.len() > MAX_POLICY_BYTES => KeptConfig::TooLarge,
-                Some(_) | None => opening.config,
+                Some(Base::TooLarge(_)) => KeptConfig::TooLarge,
+                Some(Base::Kept(_)) | None => opening.config,
             },
-            base: opening.base.filter(|base| base.len() <= MAX_POLICY_BYTES),
+            base: opening.base.and_then(Base::into_text),
             kept: opening.kept,
             policy: opening.policy,
             is_without_files: said.is_without_files || opening.is_without_files,
@@ -466,7 +466,7 @@ impl Told {
             // It goes another way from now on: the one that the client has told here.
             self.config = opening.config;
         }
-        if let Some(own) = opening.own.filter(|own| own.len() <= MAX_POLICY_BYTES) {
+        if let Some(own) = opening.own.and_then(Base::into_text) {
             self.base = Some(own);
         }
         // Whoever resumes a thread takes it as it is: no late answer is waited for.

@@ -19,6 +19,7 @@ pub mod orders;
 pub mod own;
 pub mod parting;
 pub mod pending;
+pub mod reading;
 pub mod registrations;
 pub mod registry;
 pub mod relay_member;

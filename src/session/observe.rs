@@ -1,6 +1,5 @@
 //! Codex to client: what each line teaches, and whether the client sees it.
 
-use std::ops::Range;
 use std::path::PathBuf;
 
 use bytes::Bytes;
@@ -13,9 +12,11 @@ use crate::session::machine::{Meaning, Session};
 use crate::session::methods::{self, CodexNotification, CompactionIs};
 use crate::session::opening::Opened;
 use crate::session::own::OwnAnswer;
+use crate::session::reading::CodexLine;
 use crate::session::strays::Strays;
 use crate::session::version::{CodexVersion, Support};
-use crate::wire::envelope::{Envelope, member, member_text};
+use crate::wire::envelope::{member, member_text};
+use crate::wire::known::Known;
 
 /// Whether the client sees a line of codex.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,9 +35,15 @@ pub enum CodexVerdict {
 impl Session {
     /// Learns from a line of codex. Lines that can't be read pass.
     pub fn on_codex_line(&mut self, line: &Bytes) -> CodexVerdict {
-        let Some(envelope) = Envelope::read(line) else {
+        self.on_codex(line, CodexLine::read(line))
+    }
+
+    /// Learns from a line of codex that was read.
+    pub fn on_codex(&mut self, line: &Bytes, read: Option<CodexLine>) -> CodexVerdict {
+        let Some(read) = read else {
             return CodexVerdict::Pass;
         };
+        let envelope = &read.envelope;
         match (&envelope.method, &envelope.id) {
             (None, Some(id)) => {
                 if let Some(id) = self.own.recognize(id) {
@@ -44,7 +51,7 @@ impl Session {
                     // compaction perhaps, comes later.
                     self.delivery.answered(id, !envelope.is_error);
                     self.ledger.answered(id, !envelope.is_error);
-                    self.learn_tools(id, line, &envelope);
+                    self.learn_tools(id, line, envelope);
                     if self.is_errand(id) {
                         return CodexVerdict::Keep;
                     }
@@ -52,28 +59,28 @@ impl Session {
                     return CodexVerdict::Own(OwnAnswer { id, line });
                 }
                 match self.pending.answered(id) {
-                    Some(Meaning::Initialize) => self.on_greeting(line, &envelope, id),
+                    Some(Meaning::Initialize) => self.on_greeting(line, &read, id),
                     Some(meaning) => {
-                        self.on_answer(line, &envelope, meaning);
+                        self.on_answer(line, &read, meaning);
                         CodexVerdict::Pass
                     }
                     None => CodexVerdict::Pass,
                 }
             }
-            (Some(method), None) => self.on_notification(line, &envelope, method),
+            (Some(method), None) => self.on_notification(line, &read, method),
             // Codex's own requests number from zero in a space of their own.
             (Some(_), Some(_)) | (None, None) => CodexVerdict::Pass,
         }
     }
 
     /// Learns from codex's answer to `initialize` which program this is.
-    fn on_greeting(&mut self, line: &Bytes, envelope: &Envelope, id: &RequestId) -> CodexVerdict {
-        let Some(result) = envelope.result.clone().filter(|_| !envelope.is_error) else {
+    fn on_greeting(&mut self, line: &Bytes, read: &CodexLine, id: &RequestId) -> CodexVerdict {
+        let Some(result) = &read.result else {
             return CodexVerdict::Pass;
         };
         self.client.initialized = true;
         // A program that says nothing of itself gets the benefit of the doubt.
-        let Some(agent) = member_text(line, &result, &["userAgent"]) else {
+        let Some(agent) = member_text(line, result, &["userAgent"]) else {
             return CodexVerdict::Pass;
         };
         let Some(version) = CodexVersion::of_user_agent(&agent) else {
@@ -112,8 +119,8 @@ impl Session {
         }
     }
 
-    fn on_answer(&mut self, line: &Bytes, envelope: &Envelope, meaning: Meaning) {
-        let result = envelope.result.clone().filter(|_| !envelope.is_error);
+    fn on_answer(&mut self, line: &Bytes, read: &CodexLine, meaning: Meaning) {
+        let result = read.result.as_ref();
         match meaning {
             Meaning::Initialize | Meaning::Other => {}
             Meaning::Reverted(thread) => {
@@ -141,13 +148,11 @@ impl Session {
                 account,
             } => {
                 self.openings += 1;
-                let said = Opened::read(line, result.as_ref());
-                let folder = result
-                    .as_ref()
-                    .and_then(|result| member_text(line, result, &["cwd"]));
+                let said = Opened::read(line, result);
+                let folder = result.and_then(|result| member_text(line, result, &["cwd"]));
                 habits.folder = folder.map(PathBuf::from).or(habits.folder);
                 let id = result
-                    .and_then(|result| member_text(line, &result, &["thread", "id"]))
+                    .and_then(|result| member_text(line, result, &["thread", "id"]))
                     .and_then(ThreadId::new);
                 if let Some(id) = &id {
                     self.routes.opened(id, ineligible);
@@ -165,7 +170,7 @@ impl Session {
             Meaning::Turn { thread, ticket } => {
                 self.ledger.turn_answered(thread.as_str(), result.is_some());
                 let turn = result
-                    .and_then(|result| member_text(line, &result, &["turn", "id"]))
+                    .and_then(|result| member_text(line, result, &["turn", "id"]))
                     .and_then(TurnId::new);
                 self.name_account(thread.as_str(), turn.as_ref());
                 let ended = self.registry.answered(thread.as_str(), ticket, turn);
@@ -174,14 +179,14 @@ impl Session {
         }
     }
 
-    fn on_notification(&mut self, line: &Bytes, envelope: &Envelope, method: &str) -> CodexVerdict {
+    fn on_notification(&mut self, line: &Bytes, read: &CodexLine, method: &str) -> CodexVerdict {
         let Some(kind) = methods::of_codex(method) else {
-            return self.on_other_notification(line, envelope, method);
+            return self.on_other_notification(line, read, method);
         };
-        if let Some(params) = &envelope.params {
+        if let Some(params) = &read.params {
             self.learn_of_account(line, params, kind);
         }
-        if let Some(params) = &envelope.params
+        if let Some(params) = &read.params
             && let Some(thread) = member_text(line, params, &["threadId"])
         {
             self.learn(line, params, kind, &thread);
@@ -200,10 +205,10 @@ impl Session {
     fn on_other_notification(
         &mut self,
         line: &Bytes,
-        envelope: &Envelope,
+        read: &CodexLine,
         method: &str,
     ) -> CodexVerdict {
-        let thread = match &envelope.params {
+        let thread = match &read.params {
             Some(params) if Strays::may_be(method) => member_text(line, params, &["threadId"])
                 .or_else(|| member_text(line, params, &["thread", "id"])),
             Some(_) | None => None,
@@ -214,13 +219,7 @@ impl Session {
         }
     }
 
-    fn learn(
-        &mut self,
-        line: &Bytes,
-        params: &Range<usize>,
-        kind: CodexNotification,
-        thread: &str,
-    ) {
+    fn learn(&mut self, line: &Bytes, params: &Known, kind: CodexNotification, thread: &str) {
         let text = |path: &[&str]| member_text(line, params, path);
         match kind {
             CodexNotification::AccountLogin | CodexNotification::AccountUpdated => {}
@@ -283,7 +282,7 @@ impl Session {
         }
     }
 
-    fn learn_settings(&mut self, line: &[u8], params: &Range<usize>, thread: &str) {
+    fn learn_settings(&mut self, line: &[u8], params: &Known, thread: &str) {
         let settings = member(line, params, &["threadSettings"]).and_then(|at| line.get(at));
         if let Some(settings) = settings.filter(|it| it.len() <= MAX_KEPT_CONFIG_BYTES) {
             self.ledger
@@ -295,7 +294,7 @@ impl Session {
     }
 
     /// Learns of logins, which belong to no thread.
-    fn learn_of_account(&mut self, line: &[u8], params: &Range<usize>, kind: CodexNotification) {
+    fn learn_of_account(&mut self, line: &[u8], params: &Known, kind: CodexNotification) {
         if kind == CodexNotification::AccountLogin {
             self.routes.account = None;
         }

@@ -8,10 +8,12 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 
 use crate::base::ids::ThreadId;
-use crate::base::limits::MAX_KEPT_CONFIG_BYTES;
-use crate::session::methods::ThreadWay;
-use crate::wire::envelope::{member, text};
-use crate::wire::scan;
+use crate::base::limits::{MAX_KEPT_CONFIG_BYTES, MAX_POLICY_BYTES};
+use crate::session::methods::{INSTRUCTIONS_MEMBER, ThreadWay};
+use crate::wire::envelope::{member, member_text, text};
+use crate::wire::known::Place;
+use crate::wire::literal;
+use crate::wire::scan::{self, Elements};
 
 /// What a client asks codex for when it starts, resumes or forks a thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,9 +25,9 @@ pub struct Opening {
     /// Whether a fork leaves the newest turns out.
     pub is_partial: bool,
     /// The client's own developer instructions, else those of the user's configuration.
-    pub base: Option<Arc<str>>,
+    pub base: Option<Base>,
     /// The client's own, where it gives some here.
-    pub own: Option<Arc<str>>,
+    pub own: Option<Base>,
     /// The client's `config`.
     pub config: KeptConfig,
     /// The client's `modelProvider` and `personality`, as they stand.
@@ -36,6 +38,52 @@ pub struct Opening {
     pub is_without_files: bool,
     /// Whether it is given the private route.
     pub is_routed: bool,
+}
+
+/// Developer instructions that aren't the relay's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Base {
+    /// Ones that are kept, to be given again.
+    Kept(Arc<str>),
+    /// Ones of so many bytes: too large to be kept, or to have anything put behind them.
+    TooLarge(usize),
+}
+
+impl Base {
+    /// Reads the string at `value`; none where it isn't text.
+    pub fn read(line: &[u8], value: &Range<usize>) -> Option<Self> {
+        let within = line.get(scan::string_within(line, value)?)?;
+        match literal::length(within).ok()? {
+            bytes if bytes > MAX_POLICY_BYTES => Some(Self::TooLarge(bytes)),
+            _ => Some(Self::Kept(literal::unescape(within).ok()?.into())),
+        }
+    }
+
+    /// Reads those that the client itself gives: its own member beats its `config`.
+    pub fn of_params(line: &[u8], params: &impl Place) -> Option<Self> {
+        let paths: [&[&str]; 2] = [
+            &[INSTRUCTIONS_MEMBER],
+            &["config", "developer_instructions"],
+        ];
+        let mut paths = paths.iter();
+        paths.find_map(|path| Self::read(line, &member(line, params, path)?))
+    }
+
+    /// The text, where it is kept.
+    pub fn text(&self) -> Option<&str> {
+        match self {
+            Self::Kept(text) => Some(text),
+            Self::TooLarge(_) => None,
+        }
+    }
+
+    /// The text, where it is kept.
+    pub fn into_text(self) -> Option<Arc<str>> {
+        match self {
+            Self::Kept(text) => Some(text),
+            Self::TooLarge(_) => None,
+        }
+    }
 }
 
 /// The `config` of a client, which codex keeps none of over a resume.
@@ -75,18 +123,17 @@ pub enum Places {
 impl Places {
     /// Reads the list at `list`; nothing where there is none.
     pub fn read(line: &[u8], list: &Range<usize>) -> Option<Self> {
-        let environments = scan::elements(line, list.start).ok()?;
-        let is_here = |it: &Range<usize>| {
-            let id = member(line, it, &["environmentId"]).and_then(|at| text(line, &at));
-            id.is_some_and(|id| id == THIS_MACHINE)
-        };
-        Some(if environments.is_empty() {
-            Self::None
-        } else if environments.iter().any(is_here) {
-            Self::Here
-        } else {
-            Self::Elsewhere
-        })
+        let mut places = Self::None;
+        let mut environments = Elements::at(line, list.start).ok()?;
+        while let Some(environment) = environments.next_element().ok()? {
+            let id = member_text(line, &environment, &["environmentId"]);
+            if id.as_deref() == Some(THIS_MACHINE) {
+                places = Self::Here;
+            } else if places == Self::None {
+                places = Self::Elsewhere;
+            }
+        }
+        Some(places)
     }
 
     /// Whether no folder of the thread is one of this machine.
@@ -113,7 +160,7 @@ pub struct Opened {
 
 impl Opened {
     /// Reads the result of codex's answer.
-    pub fn read(line: &Bytes, result: Option<&Range<usize>>) -> Self {
+    pub fn read(line: &Bytes, result: Option<&impl Place>) -> Self {
         let find = |name| member(line, result?, &["thread", name]);
         let is_true = |at: Range<usize>| line.get(at) == Some(b"true");
         let settings = [("model", "model"), ("effort", "reasoningEffort")]
@@ -142,6 +189,22 @@ impl Opened {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn base_is_kept_as_long_as_its_text_fits() {
+        let read = |bytes: usize| {
+            let literal = format!("\"{}\"", "\\n".repeat(bytes));
+            Base::read(literal.as_bytes(), &(0..literal.len()))
+        };
+        let kept = "\n".repeat(MAX_POLICY_BYTES);
+        assert_eq!(read(MAX_POLICY_BYTES), Some(Base::Kept(kept.into())));
+        let over = MAX_POLICY_BYTES + 1;
+        assert_eq!(read(over), Some(Base::TooLarge(over)));
+        assert_eq!(Base::read(b"7", &(0..1)), None);
+        let params = br#"{"config":{"developer_instructions":"b"},"developerInstructions":null}"#;
+        let own = Base::of_params(params, &(0..params.len()));
+        assert_eq!(own, Some(Base::Kept("b".into())));
+    }
 
     #[test]
     fn environments_say_where_a_thread_is() {

@@ -1,8 +1,6 @@
 //! The developer instructions of threads: written where a thread is opened, renewed before a turn.
 
 use std::collections::VecDeque;
-use std::ops::Range;
-use std::sync::Arc;
 
 use bytes::Bytes;
 
@@ -13,18 +11,20 @@ use crate::context::orders::{Orders, Parts, Text};
 use crate::context::snapshot::Section;
 use crate::context::turn_kind::TurnKind;
 use crate::session::config_edit;
-use crate::session::intercept::{Ask, ClientVerdict, Patience, Request, Then};
+use crate::session::intercept::{Ask, ClientVerdict, Patience, Then};
 use crate::session::ledger::{Need, Told};
 use crate::session::machine::{Denial, Meaning, Session};
 use crate::session::methods::{INSTRUCTIONS_MEMBER, ThreadWay};
-use crate::session::opening::{KeptConfig, Opening, Places};
+use crate::session::opening::{Base, KeptConfig, Opening, Places};
 use crate::session::own::OwnId;
+use crate::session::reading::Request;
 use crate::session::registry::Thread;
 use crate::session::renewal::{Settings, Step, Trouble};
 use crate::session::threads::Route;
 use crate::session::turns::Ready;
 use crate::wire::edit::{Edit, apply};
 use crate::wire::envelope::{Envelope, member, member_text};
+use crate::wire::known::Known;
 
 /// A turn that waits until its thread's developer instructions are the current ones.
 #[derive(Debug, PartialEq)]
@@ -61,10 +61,11 @@ impl Session {
             .as_ref()
             .filter(|_| way == ThreadWay::Resume)
             .and_then(|id| self.ledger.find(id.as_str()));
-        let own: Option<Arc<str>> = own_instructions(line, params).map(Arc::from);
+        let said = &route.thread.request.said;
+        let own = said.own.clone();
         let base = own
             .clone()
-            .or_else(|| known.and_then(|it| it.base.clone()))
+            .or_else(|| known.and_then(|it| it.base.clone()).map(Base::Kept))
             .or_else(|| route.base.clone());
         let raw = |name: &str| {
             let value = member(line, params, &[name])?;
@@ -88,7 +89,7 @@ impl Session {
                 .filter_map(kept)
                 .collect(),
             policy: policy.or_else(|| known.and_then(|it| it.policy.clone())),
-            is_without_files: places(line, params).is_some_and(Places::are_elsewhere),
+            is_without_files: said.places.is_some_and(Places::are_elsewhere),
             is_routed: false,
             source,
         }
@@ -101,7 +102,7 @@ impl Session {
     pub(super) fn route_edit(
         &self,
         line: &[u8],
-        params: &Range<usize>,
+        params: &Known,
         opening: &mut Opening,
     ) -> Option<Edit> {
         let url = &self.config.base_url;
@@ -126,7 +127,7 @@ impl Session {
         let agents = agents(&route.orders, kind, is_routed, opening.is_without_files);
         let policy = opening.policy.as_deref();
         Text::new(Parts {
-            base: opening.base.as_deref(),
+            base: opening.base.as_ref().and_then(Base::text),
             policy: policy.or(route.orders.policy.as_deref()),
             agents,
             section,
@@ -136,10 +137,10 @@ impl Session {
     /// Refuses developer instructions of the client's own that the relay's must go behind and can't
     /// keep.
     pub(super) fn measure_base(opening: &Opening, text: &Text) -> Result<(), Denial> {
-        let bytes = opening.base.as_ref().map_or(0, |base| base.len());
-        if !text.is_ours || bytes <= MAX_POLICY_BYTES {
-            return Ok(());
-        }
+        let bytes = match opening.base {
+            Some(Base::TooLarge(bytes)) if text.is_ours => bytes,
+            Some(Base::TooLarge(_) | Base::Kept(_)) | None => return Ok(()),
+        };
         let name = INSTRUCTIONS_MEMBER.to_owned();
         Err(Denial::ContextTooLarge {
             bytes,
@@ -161,7 +162,9 @@ impl Session {
         let known = source.and_then(|id| self.ledger.find(id.as_str()));
         let had_ours = opening.way == ThreadWay::Resume && known.is_some_and(Told::has_ours);
         let params = &route.thread.request.params;
-        if !text.is_ours && !had_ours {
+        // What isn't kept stays as the client has it.
+        let is_kept = !matches!(opening.base, Some(Base::TooLarge(_)));
+        if !(text.is_ours || had_ours && is_kept) {
             return None;
         }
         config_edit::developer_instructions(line, params, &text.whole, is_second)
@@ -181,7 +184,7 @@ impl Session {
             return self.deliver(line, ready);
         }
         // Codex keeps the environments of a turn for those that follow.
-        if let Some(places) = places(line, &ready.turn.request.params) {
+        if let Some(places) = ready.turn.request.said.places {
             self.ledger.set_files(thread, !places.are_elsewhere());
         }
         let (Some(known), Some(told)) = (known, self.ledger.find(thread)) else {
@@ -301,7 +304,7 @@ impl Session {
     pub(super) fn on_compact(
         &mut self,
         line: &Bytes,
-        Request { id, params }: Request,
+        Request { id, params, .. }: Request,
     ) -> ClientVerdict {
         if let Some(thread) = member_text(line, &params, &["threadId"]) {
             self.ledger.compaction_asked(&thread);
@@ -398,20 +401,9 @@ fn agents(
     (is_without_files || !agents.is_discovered).then_some(&*agents.text)
 }
 
-/// The developer instructions that the client itself gives: its own member beats its `config`.
-pub(super) fn own_instructions(line: &[u8], params: &Range<usize>) -> Option<String> {
-    member_text(line, params, &[INSTRUCTIONS_MEMBER])
-        .or_else(|| member_text(line, params, &["config", "developer_instructions"]))
-}
-
-/// Where params say that commands run, if they say it.
-fn places(line: &[u8], params: &Range<usize>) -> Option<Places> {
-    Places::read(line, &member(line, params, &["environments"])?)
-}
-
 /// The developer instructions of the user's configuration, in codex's answer to `config/read`.
-pub(super) fn configured_instructions(answer: &Bytes) -> Option<Arc<str>> {
+pub(super) fn configured_instructions(answer: &Bytes) -> Option<Base> {
     let envelope = Envelope::read(answer).filter(|envelope| !envelope.is_error)?;
     let path = ["config", "developer_instructions"];
-    member_text(answer, &envelope.result?, &path).map(Arc::from)
+    Base::read(answer, &member(answer, &envelope.result?, &path)?)
 }

@@ -11,9 +11,9 @@ use crate::base::limits::MAX_POLICY_BYTES;
 use crate::context::given::Given;
 use crate::context::reference::Reference;
 use crate::context::turn_kind::TurnKind;
-use crate::session::given_params;
-use crate::wire::edit::{Edit, apply};
-use crate::wire::scan::{Member, Members, key_is};
+use crate::session::given_params::{self, Excess};
+use crate::wire::envelope::member;
+use crate::wire::scan::{Members, key_is};
 
 /// What a client says to the relay in the params of a thread or a turn.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,53 +45,69 @@ pub enum Scope {
     Turn,
 }
 
-/// The member, and the line without it.
+/// The member, and where it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Taken {
     /// What it says, or everything that is wrong with it.
     pub member: Result<RelayMember, String>,
-    /// The line without any copy of it.
-    pub line: Bytes,
+    /// A context in it that is too large to be read.
+    pub excess: Option<Excess>,
+    /// Every copy of it, with a comma.
+    pub cuts: Vec<Range<usize>>,
 }
 
-/// Takes the member out of the params of `line`; nothing where there is none. Of copies the last one
+/// Finds the member in the params of `line`; nothing where there is none. Of copies the last one
 /// counts.
-pub fn take(line: &Bytes, params: &Range<usize>, scope: Scope) -> Option<Taken> {
-    let members = members(line, params)?;
-    let is_ours = |member: &Member| key_is(line, &member.key, NAME);
-    let last = members.iter().rfind(|member| is_ours(member))?;
-    let value = line.get(last.value.clone())?;
-    let member = serde_json::from_slice::<Value>(value)
-        .map_err(|error| format!("relay: can't be read: {error}"))
-        .and_then(|value| read(&value, scope));
-    let mut edits = Vec::new();
+pub fn find(line: &Bytes, params: &Range<usize>, scope: Scope) -> Option<Taken> {
+    let mut scan = Members::at(line, params.start).ok()?;
+    let mut cuts: Vec<Range<usize>> = Vec::new();
+    let mut last = None;
+    // Where the member before ends; none in front of the first that stays.
     let mut before: Option<usize> = None;
-    for (index, member) in members.iter().enumerate() {
-        if !is_ours(member) {
+    let mut first: Option<Range<usize>> = None;
+    while let Some(member) = scan.next_member().ok()? {
+        if let Some(first) = first.take() {
+            // Nothing stays in front of it: the comma behind it goes.
+            push(&mut cuts, first.start..member.key.start - 1);
+        }
+        if !key_is(line, &member.key, NAME) {
             before = Some(member.value.end);
             continue;
         }
-        let range = match (before, members.get(index + 1)) {
-            (Some(end), _) => end..member.value.end,
-            (None, Some(next)) => member.key.start - 1..next.key.start - 1,
-            (None, None) => member.key.start - 1..member.value.end,
-        };
-        before = before.map(|_| member.value.end);
-        edits.push(Edit::replace(range, Bytes::new()));
+        let end = member.value.end;
+        if let Some(before) = &mut before {
+            push(&mut cuts, *before..end);
+            *before = end;
+        } else {
+            first = Some(member.key.start - 1..end);
+        }
+        last = Some(member.value);
     }
+    if let Some(first) = first {
+        push(&mut cuts, first);
+    }
+    let value = last?;
+    let context = member(line, &value, &["context"]);
     Some(Taken {
-        member,
-        line: apply(line, edits),
+        excess: context.and_then(|context| Excess::of(line, &context)),
+        member: parse(line, value, scope),
+        cuts,
     })
 }
 
-fn members(line: &[u8], params: &Range<usize>) -> Option<Vec<Member>> {
-    let mut scan = Members::at(line, params.start).ok()?;
-    let mut members = Vec::new();
-    while let Some(member) = scan.next_member().ok()? {
-        members.push(member);
+fn push(cuts: &mut Vec<Range<usize>>, cut: Range<usize>) {
+    match cuts.last_mut() {
+        Some(last) if last.end == cut.start => last.end = cut.end,
+        Some(_) | None => cuts.push(cut),
     }
-    Some(members)
+}
+
+fn parse(line: &Bytes, value: Range<usize>, scope: Scope) -> Result<RelayMember, String> {
+    given_params::fits(value.len()).map_err(|expected| format!("relay: expected {expected}"))?;
+    let value = line.get(value).unwrap_or_default();
+    let value = serde_json::from_slice::<Value>(value)
+        .map_err(|error| format!("relay: can't be read: {error}"))?;
+    read(&value, scope)
 }
 
 fn read(value: &Value, scope: Scope) -> Result<RelayMember, String> {
@@ -202,9 +218,12 @@ const SHOWN_CHARS: usize = 40;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::limits::MAX_RELAY_MEMBER_BYTES;
+    use crate::context::snapshot::Section;
+    use crate::wire::edit::cut;
 
     fn taken(params: &str, scope: Scope) -> Option<Taken> {
-        take(&Bytes::from(params.to_owned()), &(0..params.len()), scope)
+        find(&Bytes::from(params.to_owned()), &(0..params.len()), scope)
     }
 
     #[test]
@@ -232,7 +251,8 @@ mod tests {
             ("{\"rel\\u0061y\":{\"kind\":\"cron\"}}".to_owned(), "{}"),
         ] {
             let taken = taken(&params, Scope::Turn).unwrap();
-            assert_eq!(taken.line, bare, "{params}");
+            let line = cut(Bytes::from(params.clone()), &taken.cuts);
+            assert_eq!(line, bare, "{params}");
             assert_eq!(taken.member.unwrap().kind, Some(TurnKind::Cron), "{params}");
         }
         for params in ["{}", "[]", "{\"a\":{\"relay\":1}}", "{\"relays\":1}"] {
@@ -276,6 +296,35 @@ mod tests {
                 "{empty}"
             );
         }
+    }
+
+    #[test]
+    fn member_that_is_too_large_is_measured_and_not_read() {
+        let long = "\\n".repeat(MAX_RELAY_MEMBER_BYTES / 2);
+        let params = |member: &str| {
+            let params = format!("{{\"relay\":{member}}}");
+            taken(&params, Scope::Turn).unwrap()
+        };
+        let text = params(&format!(r#"{{"context":{{"text":"{long}"}}}}"#));
+        let section = |name: &str, bytes| Section {
+            name: name.to_owned(),
+            bytes,
+        };
+        let bytes = MAX_RELAY_MEMBER_BYTES / 2;
+        let sections = vec![section("text", bytes)];
+        assert_eq!(text.excess, Some(Excess { bytes, sections }));
+        let parts = format!(r#"[{{"name":"a","text":"a"}},{{"name":"b","text":"{long}"}}]"#);
+        let parts = params(&format!(r#"{{"context":{{"sections":{parts}}}}}"#));
+        let sections = vec![section("a", 1), section("b", bytes)];
+        let bytes = bytes + 1;
+        assert_eq!(parts.excess, Some(Excess { bytes, sections }));
+        let other = params(&format!(r#"{{"scratch":"{long}"}}"#));
+        assert_eq!(other.excess, None);
+        let fault = other.member.unwrap_err();
+        assert!(
+            fault.starts_with("relay: expected at most 8388608 bytes"),
+            "{fault}"
+        );
     }
 
     #[test]

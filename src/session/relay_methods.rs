@@ -1,5 +1,6 @@
 //! The relay's own methods: `relay/…`, answered here, never seen by codex.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -15,13 +16,12 @@ use crate::context::supplier::Supplier;
 use crate::context::turn_kind::TurnKind;
 use crate::context::wish::Wish;
 use crate::control::answers::{self, Cleared};
-use crate::session::given_params::{self, shown, unknown};
+use crate::session::given_params::{self, Excess, shown, unknown};
 use crate::session::intercept::{ClientVerdict, Prepare, Target};
 use crate::session::machine::{Denial, Session};
 use crate::session::methods::RelayMethod;
 use crate::session::registrations::{Lifetime, Registered};
 use crate::session::registry::GivenFor;
-use crate::wire::envelope::Envelope;
 
 /// A registration that waits for its text to be put together.
 #[derive(Debug, PartialEq, Eq)]
@@ -40,23 +40,54 @@ struct ContextSet {
     memory_tools: Option<bool>,
 }
 
-impl Session {
-    /// Answers a line of the relay's own name space.
-    pub(super) fn on_relay_method(&mut self, line: &Bytes, envelope: Envelope) -> ClientVerdict {
-        let (Some(name), Some(id)) = (envelope.method, envelope.id) else {
-            // Nobody waits for an answer to a notification.
-            return ClientVerdict::Drop;
+/// A request to the relay.
+#[derive(Debug)]
+pub(super) struct RelayCall {
+    name: String,
+    id: RequestId,
+    params: Params,
+}
+
+/// The params of a request to the relay.
+#[derive(Debug)]
+enum Params {
+    Excess(Excess),
+    Fault(String),
+    Read(Map<String, Value>),
+}
+
+impl RelayCall {
+    /// Reads the params of a request.
+    pub(super) fn read(
+        line: &[u8],
+        name: String,
+        id: RequestId,
+        params: Option<Range<usize>>,
+    ) -> Self {
+        let gives = RelayMethod::from_name(&name) == Some(RelayMethod::ContextSet);
+        let excess = params.as_ref().filter(|_| gives);
+        let params = match excess.and_then(|params| Excess::of(line, params)) {
+            Some(excess) => Params::Excess(excess),
+            None => object(params.map_or(b"{}", |params| line.get(params).unwrap_or_default())),
         };
+        Self { name, id, params }
+    }
+}
+
+impl Session {
+    /// Answers a request of the relay's own name space.
+    pub(super) fn on_relay_method(&mut self, call: RelayCall) -> ClientVerdict {
+        let RelayCall { name, id, params } = call;
         let Some(method) = RelayMethod::from_name(&name) else {
             let method = shown(&name);
             let denial = Denial::RelayMethodUnknown { method };
             return ClientVerdict::Refuse { id, denial };
         };
-        let params = match &envelope.params {
-            Some(params) => line.get(params.clone()).unwrap_or_default(),
-            None => b"{}",
+        let verdict = match params {
+            Params::Read(params) => self.on_relay_request(method, &id, &params),
+            Params::Excess(excess) => Err(Fault::Denial(self.context_too_large(excess))),
+            Params::Fault(fault) => Err(Fault::Params(fault)),
         };
-        let verdict = object(params).and_then(|params| self.on_relay_request(method, &id, &params));
         verdict.unwrap_or_else(|fault| {
             let denial = match fault {
                 Fault::Params(fault) => Denial::RelayParams {
@@ -236,12 +267,15 @@ fn answer(id: &RequestId, result: &Value) -> ClientVerdict {
     )))
 }
 
-fn object(params: &[u8]) -> Result<Map<String, Value>, Fault> {
+fn object(params: &[u8]) -> Params {
+    if let Err(expected) = given_params::fits(params.len()) {
+        return Params::Fault(format!("expected params of {expected}"));
+    }
     match serde_json::from_slice(params) {
-        Ok(Value::Object(map)) => Ok(map),
-        Ok(Value::Null) => Ok(Map::new()),
-        Ok(_) => Err(Fault::Params("expected an object as params".to_owned())),
-        Err(error) => Err(Fault::Params(format!("params can't be read: {error}"))),
+        Ok(Value::Object(map)) => Params::Read(map),
+        Ok(Value::Null) => Params::Read(Map::new()),
+        Ok(_) => Params::Fault("expected an object as params".to_owned()),
+        Err(error) => Params::Fault(format!("params can't be read: {error}")),
     }
 }
 

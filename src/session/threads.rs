@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use serde_json::Value;
 
 use crate::base::ids::{ProfileId, ThreadId};
 use crate::base::limits::MAX_THREADS;
@@ -16,13 +15,16 @@ use crate::context::snapshot::Snapshot;
 use crate::context::turn_kind::TurnKind;
 use crate::context::wish::Wish;
 use crate::session::eligibility::Ineligible;
-use crate::session::intercept::{ClientVerdict, Prepare, Request, Target, rewritten};
+use crate::session::intercept::{ClientVerdict, Prepare, Target, rewritten};
 use crate::session::machine::{Denial, Meaning, Session};
 use crate::session::methods::ThreadWay;
+use crate::session::opening::Base;
+use crate::session::reading::Request;
 use crate::session::registrations::{InForce, Registered};
 use crate::session::relay_member::RelayMember;
 use crate::session::tally::ContextAccount;
 use crate::wire::envelope::{member, member_text};
+use crate::wire::scan::{Elements, ScanError};
 
 /// What the turns of a thread are like where they don't say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -75,7 +77,7 @@ pub(super) struct Route {
     pub(super) registered: Option<Registered>,
     pub(super) orders: Orders,
     /// The developer instructions of the user's configuration.
-    pub(super) base: Option<Arc<str>>,
+    pub(super) base: Option<Base>,
     /// What its text is made of.
     pub(super) account: Option<Arc<ContextAccount>>,
 }
@@ -106,7 +108,7 @@ impl Session {
             return self.refuse(request.id, denial);
         }
         let policy = member.policy.as_deref().map(Arc::from);
-        let habits = self.habits(line, way, &request.params, &member);
+        let habits = self.habits(line, way, &request, &member);
         let given = member.context;
         let mut wish = habits.wish(
             &RelayMember::default(),
@@ -130,15 +132,16 @@ impl Session {
         &self,
         line: &[u8],
         way: ThreadWay,
-        params: &Range<usize>,
+        request: &Request,
         member: &RelayMember,
     ) -> Habits {
+        let params = &request.params;
         let known = match way {
             ThreadWay::Resume => member_text(line, params, &["threadId"])
                 .and_then(|id| Some(self.registry.find(&id)?.habits.clone()))
                 .unwrap_or_default(),
             ThreadWay::Start => Habits {
-                memory_tools: has_memory_tools(line, params).then_some(true),
+                memory_tools: request.said.has_memory_tools.then_some(true),
                 ..Habits::default()
             },
             ThreadWay::Fork => Habits::default(),
@@ -245,7 +248,7 @@ impl Session {
     pub(super) fn on_parting(
         &mut self,
         line: &Bytes,
-        Request { id, params }: Request,
+        Request { id, params, .. }: Request,
         meaning: fn(ThreadId) -> Meaning,
     ) -> ClientVerdict {
         let thread = member_text(line, &params, &["threadId"]).and_then(ThreadId::new);
@@ -255,23 +258,41 @@ impl Session {
     }
 }
 
-/// Whether the dynamic tools in `params` have both tools for the memory, deferred and namespaced
+/// Whether both tools for the memory are in the list of dynamic tools at `list`, deferred and namespaced
 /// ones included.
-fn has_memory_tools(line: &[u8], params: &Range<usize>) -> bool {
-    let tools = member(line, params, &["dynamicTools"])
-        .and_then(|at| serde_json::from_slice::<Value>(line.get(at)?).ok());
-    let tools = tools.unwrap_or_default();
-    let names: Vec<&str> = tools
-        .as_array()
-        .into_iter()
-        .flatten()
-        .flat_map(|tool| match tool.get("tools").and_then(Value::as_array) {
-            Some(inner) => inner.iter().collect(),
-            None => vec![tool],
-        })
-        .filter_map(|tool| tool.get("name")?.as_str())
-        .collect();
-    MEMORY_TOOLS.iter().all(|name| names.contains(name))
+pub(super) fn has_memory_tools(line: &[u8], list: &Range<usize>) -> bool {
+    let mut has = [false; MEMORY_TOOLS.len()];
+    let is_list = note_tools(line, list, &mut has, Depth::Outer).is_ok();
+    is_list && has.iter().all(|has| *has)
+}
+
+/// Whether what is called `tools` in a tool is looked into: namespaces have no namespaces in them.
+#[derive(Clone, Copy)]
+enum Depth {
+    Outer,
+    Inner,
+}
+
+fn note_tools(
+    line: &[u8],
+    list: &Range<usize>,
+    has: &mut [bool; MEMORY_TOOLS.len()],
+    depth: Depth,
+) -> Result<(), ScanError> {
+    let mut tools = Elements::at(line, list.start)?;
+    while let Some(tool) = tools.next_element()? {
+        let inner = member(line, &tool, &["tools"]);
+        let inner = inner.filter(|at| line.get(at.start) == Some(&b'['));
+        if let (Depth::Outer, Some(inner)) = (depth, inner) {
+            note_tools(line, &inner, has, Depth::Inner)?;
+            continue;
+        }
+        let name = member_text(line, &tool, &["name"]);
+        for (has, known) in has.iter_mut().zip(MEMORY_TOOLS) {
+            *has |= name.as_deref() == Some(known);
+        }
+    }
+    Ok(())
 }
 
 /// The tools that a memory is read with.
@@ -283,10 +304,7 @@ mod tests {
 
     #[test]
     fn both_memory_tools_make_it_wherever_they_stand() {
-        let has = |tools: &str| {
-            let params = format!("{{\"dynamicTools\":{tools}}}");
-            has_memory_tools(params.as_bytes(), &(0..params.len()))
-        };
+        let has = |tools: &str| has_memory_tools(tools.as_bytes(), &(0..tools.len()));
         let search = r#"{"type":"function","name":"memory_search"}"#;
         let get = r#"{"type":"function","name":"memory_get","deferLoading":true}"#;
         assert!(has(&format!("[{search},{get}]")));

@@ -1,6 +1,5 @@
 //! Turns that the client starts and steers: their context, references and generation.
 
-use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -16,15 +15,17 @@ use crate::context::wish::Wish;
 use crate::session::admitted::Ticket;
 use crate::session::config_edit;
 use crate::session::intercept::{
-    Ask, ClientVerdict, Patience, Prepare, Request, Target, Then, Waiting, rewritten,
+    Ask, ClientVerdict, Patience, Prepare, Target, Then, Waiting, rewritten,
 };
 use crate::session::machine::{Denial, Meaning, Remark, Session};
 use crate::session::own::OwnId;
+use crate::session::reading::Request;
 use crate::session::registry::{GivenFor, Thread};
 use crate::session::relay_member::RelayMember;
 use crate::session::threads::Habits;
 use crate::wire::edit::Edit;
 use crate::wire::envelope::{Envelope, member_text};
+use crate::wire::known::Known;
 
 /// A turn that waits for its context.
 #[expect(
@@ -302,7 +303,7 @@ impl Session {
     pub(super) fn on_turn_steer(
         &mut self,
         line: &Bytes,
-        Request { id, params }: Request,
+        Request { id, params, .. }: Request,
     ) -> ClientVerdict {
         let _ = self.pending.try_note(id, Meaning::Other);
         let generation = member_text(line, &params, &["threadId"])
@@ -327,7 +328,7 @@ impl Session {
         admitted: Option<(Generation, Ticket)>,
     ) -> ClientVerdict {
         let StartTurn {
-            request: Request { id, params },
+            request: Request { id, params, .. },
             thread,
             scratch,
             lost,
@@ -354,7 +355,7 @@ impl Session {
 }
 
 /// Codex looks for documents and skills where the turn works.
-fn at_folder(wish: Wish, line: &[u8], params: &Range<usize>) -> Wish {
+fn at_folder(wish: Wish, line: &[u8], params: &Known) -> Wish {
     let folder = member_text(line, params, &["cwd"]).map(PathBuf::from);
     Wish {
         folder: folder.or(wish.folder),
@@ -362,7 +363,7 @@ fn at_folder(wish: Wish, line: &[u8], params: &Range<usize>) -> Wish {
     }
 }
 
-fn scratch_edit(line: &[u8], params: &Range<usize>, scratch: Option<&str>) -> Option<Edit> {
+fn scratch_edit(line: &[u8], params: &Known, scratch: Option<&str>) -> Option<Edit> {
     config_edit::last_input(line, params, scratch?)
 }
 

@@ -1,7 +1,6 @@
 //! What the client is told by `relay/warning`, if it asked for it.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::ops::Range;
 
 use bytes::Bytes;
 use serde_json::json;
@@ -11,6 +10,7 @@ use crate::base::limits::{MAX_QUEUED_WARNINGS, MAX_TOLD_WARNINGS};
 use crate::control::answers::Warning;
 use crate::session::machine::Session;
 use crate::wire::envelope::member;
+use crate::wire::known::Known;
 use crate::wire::scan;
 
 /// Warnings that wait to be sent. Full, the oldest make room: they are in the log all the same.
@@ -78,7 +78,7 @@ impl Session {
 
 /// Whether the `params` of an `initialize` ask for warnings: `capabilities.relay` is there, and is
 /// neither null nor false.
-pub(super) fn are_asked_for(line: &[u8], params: &Range<usize>) -> bool {
+pub(super) fn are_asked_for(line: &[u8], params: &Known) -> bool {
     let asked = member(line, params, &["capabilities", "relay"]);
     asked.is_some_and(|at| !scan::is_null(line, &at) && line.get(at) != Some(b"false"))
 }

@@ -22,7 +22,9 @@ use crate::feed::source::Feed;
 use crate::session::intercept::{Ask, ClientVerdict, Patience, Prepare};
 use crate::session::machine::{Denial, Remark, Session};
 use crate::session::own::OwnId;
+use crate::session::reading::ClientLine;
 use crate::session::shared::SharedSession;
+use crate::stdio::aside::read_aside;
 use crate::stdio::outbound::OwnEnd;
 use crate::stdio::writer::OwnLines;
 use crate::upstream::calls::Calls;
@@ -179,17 +181,21 @@ impl Inbound {
 
     async fn pass_line<W: AsyncWrite + Unpin>(
         &mut self,
-        mut line: Bytes,
+        line: Bytes,
         to: &mut W,
     ) -> io::Result<()> {
-        let mut verdict = self.session.with(|session| session.on_client_line(&line));
+        let (mut line, read) = read_aside(line.len(), move || ClientLine::read(line)).await?;
+        let mut verdict = self.session.with(|session| session.on_client(&line, read));
         loop {
             self.log_remarks();
             verdict = match verdict {
                 ClientVerdict::Bare { line: bare, member } => {
                     line = bare;
+                    let held = line.clone();
+                    let read = move || ClientLine::read_bare(&held);
+                    let read = read_aside(line.len(), read).await?;
                     self.session
-                        .with(|session| session.on_bare_line(&line, member))
+                        .with(|session| session.on_bare(&line, read, member))
                 }
                 ClientVerdict::Drop => return Ok(()),
                 ClientVerdict::Pass => return to.write_all(&line).await,

@@ -1,5 +1,6 @@
 //! Floor 6: the drivers of the three standard streams.
 
+mod aside;
 pub mod errors;
 pub mod inbound;
 pub mod outbound;

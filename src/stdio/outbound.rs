@@ -1,5 +1,7 @@
 //! Codex's stdout to the client.
 
+use std::sync::Arc;
+
 use bytes::{Bytes, BytesMut};
 use tokio::io::AsyncRead;
 use tokio::sync::{mpsc, watch};
@@ -12,10 +14,12 @@ use crate::budget::share::Budget;
 use crate::session::observe::CodexVerdict;
 use crate::session::orders::Errand;
 use crate::session::own::OwnAnswer;
+use crate::session::reading::CodexLine;
 use crate::session::shared::SharedSession;
+use crate::stdio::aside::read_aside;
 use crate::stdio::pipe::Pipe;
 use crate::stdio::writer::{CodexLines, Load};
-use crate::wire::edit::apply;
+use crate::wire::edit::{Edit, apply, pieces};
 use crate::wire::lines::{LineFramer, Piece};
 use crate::wire::redact::{Redactor, StreamRedactor};
 
@@ -67,7 +71,7 @@ pub struct Outbound {
     /// The session that learns.
     session: SharedSession,
     /// Takes our secret out of lines.
-    redactor: Redactor,
+    redactor: Arc<Redactor>,
     /// Takes our secret out of lines that come in parts.
     long_redactor: StreamRedactor,
     client: CodexLines,
@@ -104,7 +108,7 @@ impl Outbound {
     ) -> Self {
         Self {
             session,
-            redactor: Redactor::new(secret),
+            redactor: Arc::new(Redactor::new(secret)),
             long_redactor: StreamRedactor::new(secret),
             client,
             own,
@@ -142,23 +146,7 @@ impl Outbound {
 
     async fn pass(&mut self, piece: Piece) -> Result<(), OutboundEnd> {
         match piece {
-            Piece::Line(line) => match self.learn(&line) {
-                CodexVerdict::Keep => Ok(()),
-                CodexVerdict::Own(answer) => {
-                    // Full only of answers that nobody waits for any more.
-                    let _ = self.own.answers.try_send(answer);
-                    Ok(())
-                }
-                CodexVerdict::TooOld(answer) => {
-                    self.send(answer).await?;
-                    self.send_batch().await?;
-                    Err(OutboundEnd::TooOld)
-                }
-                CodexVerdict::Pass => {
-                    let edits = self.redactor.edits(&line);
-                    self.send(apply(&line, edits)).await
-                }
-            },
+            Piece::Line(line) => self.pass_line(line).await,
             Piece::LongHead(part) => {
                 let part = self.long_redactor.push(&part);
                 self.send(part).await
@@ -176,9 +164,31 @@ impl Outbound {
         }
     }
 
-    fn learn(&self, line: &Bytes) -> CodexVerdict {
+    async fn pass_line(&mut self, line: Bytes) -> Result<(), OutboundEnd> {
+        let (held, redactor) = (line.clone(), Arc::clone(&self.redactor));
+        let read = move || (CodexLine::read(&held), redactor.edits(&held));
+        let Ok((read, edits)) = read_aside(line.len(), read).await else {
+            return Err(OutboundEnd::Over);
+        };
+        match self.learn(&line, read) {
+            CodexVerdict::Keep => Ok(()),
+            CodexVerdict::Own(answer) => {
+                // Full only of answers that nobody waits for any more.
+                let _ = self.own.answers.try_send(answer);
+                Ok(())
+            }
+            CodexVerdict::TooOld(answer) => {
+                self.send(answer).await?;
+                self.send_batch().await?;
+                Err(OutboundEnd::TooOld)
+            }
+            CodexVerdict::Pass => self.send_edited(line, edits).await,
+        }
+    }
+
+    fn learn(&self, line: &Bytes, read: Option<CodexLine>) -> CodexVerdict {
         let (verdict, counts, errands) = self.session.with(|session| {
-            let verdict = session.on_codex_line(line);
+            let verdict = session.on_codex(line, read);
             let errands = session.take_errands();
             let counts = (session.routes().closings(), session.openings());
             (verdict, counts, errands)
@@ -207,6 +217,27 @@ impl Outbound {
         };
         self.budget.line(&mut load.share, bytes).await;
         self.load = Some(load);
+    }
+
+    /// Sends a line with its edits: a long one in parts that share its memory.
+    async fn send_edited(&mut self, line: Bytes, edits: Vec<Edit>) -> Result<(), OutboundEnd> {
+        if line.len() <= LIGHT_LINE_BYTES {
+            return self.send(apply(&line, edits)).await;
+        }
+        self.send_batch().await?;
+        let mut load = self.load.take();
+        if let Some(load) = &mut load {
+            load.share.shrink_to(line.len());
+        }
+        let mut parts = pieces(&line, edits).into_iter().peekable();
+        drop(line);
+        while let Some(part) = parts.next() {
+            // The memory is there until the last of them is gone.
+            let load = load.take_if(|_| parts.peek().is_none());
+            let pushed = self.client.send(part, load).await;
+            pushed.map_err(|_| OutboundEnd::Over)?;
+        }
+        Ok(())
     }
 
     /// Sends a line to the client: a short one together with those that came in the same read.

@@ -5,6 +5,8 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use crate::base::ids::RequestId;
+use crate::base::limits::MAX_NAME_BYTES;
+use crate::wire::known::Place;
 use crate::wire::{literal, scan};
 
 /// What a line is, as ranges into it.
@@ -30,12 +32,12 @@ impl Envelope {
         let names = ["method", "id", "params", "result", "error"];
         let [method, id, params, result, error] = scan::find_whole(line, names).ok()?;
         let method = match method.last {
-            Some(range) => Some(text(line, &range)?),
+            Some(range) => Some(name(line, &range)?),
             None => None,
         };
         Some(Self {
             method,
-            id: id.last.map(|range| RequestId::new(line.slice(range))),
+            id: id.last.map(|range| RequestId::new(own(line, range))),
             params: params.last,
             result: result.last,
             is_error: error.count > 0,
@@ -49,17 +51,30 @@ pub fn text(line: &[u8], range: &Range<usize>) -> Option<String> {
     literal::unescape(line.get(within)?).ok()
 }
 
-/// The member that `path` leads to from the object at `range`, last copies taken.
-pub fn member(line: &[u8], range: &Range<usize>, path: &[&str]) -> Option<Range<usize>> {
-    path.iter().try_fold(range.clone(), |range, name| {
-        let [found] = scan::find(line, range.start, [*name]).ok()?;
-        found.last
-    })
+/// The text at `range` where it is short enough for a name, an id or a path.
+fn name(line: &[u8], range: &Range<usize>) -> Option<String> {
+    if range.len() > MAX_NAME_BYTES {
+        return None;
+    }
+    text(line, range)
 }
 
-/// The text of the member that `path` leads to.
-pub fn member_text(line: &[u8], range: &Range<usize>, path: &[&str]) -> Option<String> {
-    text(line, &member(line, range, path)?)
+/// The bytes at `range` on their own: they may be kept when the line is long gone.
+fn own(line: &Bytes, range: Range<usize>) -> Bytes {
+    if range.len() > MAX_NAME_BYTES {
+        return line.slice(range);
+    }
+    Bytes::copy_from_slice(line.get(range).unwrap_or_default())
+}
+
+/// The member that `path` leads to from the object at `place`, last copies taken.
+pub fn member(line: &[u8], place: &impl Place, path: &[&str]) -> Option<Range<usize>> {
+    place.member(line, path)
+}
+
+/// The text of the member that `path` leads to: a name, an id or a path.
+pub fn member_text(line: &[u8], place: &impl Place, path: &[&str]) -> Option<String> {
+    name(line, &member(line, place, path)?)
 }
 
 #[cfg(test)]
@@ -81,6 +96,14 @@ mod tests {
         for odd in ["", "[]", "{\"id\":", "{\"method\":7}", "log line"] {
             assert_eq!(Envelope::read(&Bytes::from(odd)), None, "{odd}");
         }
+    }
+
+    #[test]
+    fn what_is_kept_of_a_line_does_not_keep_it() {
+        let line = Bytes::from(br#"{"id":"7","method":"m"}"#.to_vec());
+        let read = Envelope::read(&line).unwrap();
+        assert!(line.try_into_mut().is_ok());
+        assert_eq!(read.id.unwrap().as_bytes(), b"\"7\"");
     }
 
     #[test]

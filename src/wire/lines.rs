@@ -2,6 +2,8 @@
 
 use bytes::{Bytes, BytesMut};
 
+use crate::base::limits::LIGHT_LINE_BYTES;
+
 /// Cuts a byte stream into newline-terminated lines.
 ///
 /// Read into [`buffer`](Self::buffer), then call [`next_piece`](Self::next_piece) until it gives
@@ -91,7 +93,14 @@ impl LineFramer {
 
     fn take(&mut self, count: usize) -> Bytes {
         self.scanned = 0;
-        self.buffer.split_to(count).freeze()
+        if count <= LIGHT_LINE_BYTES {
+            return self.buffer.split_to(count).freeze();
+        }
+        // The line takes the memory with it: it is given back when the line has gone on.
+        let rest = BytesMut::from(self.buffer.get(count..).unwrap_or_default());
+        let mut line = std::mem::replace(&mut self.buffer, rest);
+        line.truncate(count);
+        line.freeze()
     }
 }
 
@@ -129,6 +138,19 @@ mod tests {
                 assert_eq!(cut(8, &[a, b, c]), whole);
             }
         }
+    }
+
+    #[test]
+    fn long_line_takes_its_memory_with_it() {
+        let mut framer = LineFramer::new(usize::MAX);
+        framer.buffer().resize(LIGHT_LINE_BYTES, b'x');
+        framer.buffer().extend_from_slice(b"\nnext\n");
+        let Some(Piece::Line(line)) = framer.next_piece() else {
+            panic!("a line");
+        };
+        assert!(framer.buffer().capacity() < 1024);
+        assert!(line.try_into_mut().is_ok(), "nobody else holds it");
+        assert_eq!(framer.next_piece(), Some(self::line("next\n")));
     }
 
     #[test]

@@ -5,6 +5,7 @@ pub mod edit;
 pub mod envelope;
 pub mod frames;
 pub mod headers;
+pub mod known;
 pub mod lead;
 pub mod lines;
 pub mod literal;

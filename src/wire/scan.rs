@@ -187,26 +187,46 @@ pub fn is_object(text: &[u8], range: &Range<usize>) -> bool {
     text.get(range.start) == Some(&b'{')
 }
 
-/// The elements of the array at byte `at`.
-pub fn elements(text: &[u8], at: usize) -> Result<Vec<Range<usize>>, ScanError> {
-    let mut at = white_space(text, at);
-    if text.get(at) != Some(&b'[') {
-        return Err(ScanError::Syntax { at });
-    }
-    let mut found = Vec::new();
-    at = white_space(text, at + 1);
-    if text.get(at) == Some(&b']') {
-        return Ok(found);
-    }
-    loop {
-        let end = value_end(text, at)?;
-        found.push(at..end);
-        at = white_space(text, end);
-        match text.get(at) {
-            Some(b',') => at = white_space(text, at + 1),
-            Some(b']') => return Ok(found),
-            _ => return Err(ScanError::Syntax { at }),
+/// The elements of one array, in order.
+#[derive(Debug)]
+pub struct Elements<'a> {
+    text: &'a [u8],
+    at: usize,
+    state: State,
+}
+
+impl<'a> Elements<'a> {
+    /// Begins with the array that starts at byte `at` of `text`, behind any white space.
+    pub fn at(text: &'a [u8], at: usize) -> Result<Self, ScanError> {
+        let at = white_space(text, at);
+        if text.get(at) != Some(&b'[') {
+            return Err(ScanError::Syntax { at });
         }
+        Ok(Self {
+            text,
+            at: at + 1,
+            state: State::First,
+        })
+    }
+
+    /// Takes the next element; `None` behind the closing bracket.
+    pub fn next_element(&mut self) -> Result<Option<Range<usize>>, ScanError> {
+        let mut at = white_space(self.text, self.at);
+        match (self.state, self.text.get(at)) {
+            (State::Ended, _) => return Ok(None),
+            (State::First | State::Later, Some(b']')) => {
+                self.at = at + 1;
+                self.state = State::Ended;
+                return Ok(None);
+            }
+            (State::First, _) => {}
+            (State::Later, Some(b',')) => at = white_space(self.text, at + 1),
+            (State::Later, _) => return Err(ScanError::Syntax { at }),
+        }
+        let end = value_end(self.text, at)?;
+        self.at = end;
+        self.state = State::Later;
+        Ok(Some(at..end))
     }
 }
 

@@ -97,17 +97,24 @@ fn nesting_is_read_to_its_bound_and_no_further() {
     ));
 }
 
+fn elements(text: &[u8]) -> Result<Vec<&[u8]>, ScanError> {
+    let mut elements = Elements::at(text, 0)?;
+    let mut found = Vec::new();
+    while let Some(element) = elements.next_element()? {
+        found.push(&text[element]);
+    }
+    assert_eq!(elements.next_element(), Ok(None));
+    Ok(found)
+}
+
 #[test]
 fn elements_of_arrays_are_ranges() {
-    let text = br#"[ "a" , {"b":[1,2]},3 ]"#;
-    let read: Vec<&[u8]> = elements(text, 0)
-        .unwrap()
-        .into_iter()
-        .map(|r| &text[r])
-        .collect();
+    let read = elements(br#"[ "a" , {"b":[1,2]},3 ]"#).unwrap();
     assert_eq!(read, [&b"\"a\""[..], br#"{"b":[1,2]}"#, b"3"]);
-    assert_eq!(elements(b"[ ]", 0), Ok(vec![]));
-    assert!(elements(b"[1", 0).is_err());
+    assert_eq!(elements(b"[ ]"), Ok(vec![]));
+    for odd in [&b"[1"[..], b"[1,]", b"[1 2]", b"{}", b""] {
+        assert!(elements(odd).is_err(), "{odd:?}");
+    }
 }
 
 fn json() -> impl Strategy<Value = Value> {

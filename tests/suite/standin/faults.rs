@@ -20,7 +20,7 @@ use crate::support::client::Client;
 use crate::support::debian;
 use crate::support::dice::{Dice, turns};
 use crate::support::inbox::Line;
-use crate::support::processes::{descriptors, none_marked};
+use crate::support::processes::{descriptors, none_marked, number_in_status, resident_memory};
 use crate::support::standin::{ANSWERS, StandIn};
 use crate::support::upstream::FragileUpstream;
 
@@ -272,7 +272,12 @@ async fn long_session_takes_no_more_and_no_more() {
         life.end_turn().await;
         assert_eq!(assert_right_text(&upstream.take_bodies()), 5);
         if turn % (rounds / 6).max(1) == 0 {
-            curve.push((turn, resident(pid) >> 20, descriptors(pid), threads(pid)));
+            curve.push((
+                turn,
+                resident_memory(pid) >> 20,
+                descriptors(pid),
+                threads(pid),
+            ));
         }
     }
     eprintln!("turn, MiB, descriptors, threads: {curve:?}");
@@ -411,16 +416,6 @@ async fn stderr_that_is_closed_or_full_costs_nothing() {
     }
 }
 
-fn resident(pid: u32) -> u64 {
-    number_in_status(pid, "VmRSS:") << 10
-}
-
 fn threads(pid: u32) -> u64 {
     number_in_status(pid, "Threads:")
-}
-
-fn number_in_status(pid: u32, name: &str) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status.lines().find(|line| line.starts_with(name)).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }

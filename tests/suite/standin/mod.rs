@@ -5,5 +5,6 @@ mod endings;
 mod faults;
 mod fidelity;
 mod leftovers;
+mod long_lines;
 mod strangers;
 mod told;

@@ -81,10 +81,19 @@ pub(crate) async fn none_marked(mark: &str) {
 
 /// The most memory that a process has ever had resident, in bytes.
 pub(crate) fn peak_memory(pid: u32) -> u64 {
+    number_in_status(pid, "VmHWM:") << 10
+}
+
+/// The memory that a process has resident, in bytes.
+pub(crate) fn resident_memory(pid: u32) -> u64 {
+    number_in_status(pid, "VmRSS:") << 10
+}
+
+/// A number that the kernel tells of a process.
+pub(crate) fn number_in_status(pid: u32, name: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmHWM:"));
-    let kib = line.and_then(|line| line.split_whitespace().nth(1));
-    kib.unwrap().parse::<u64>().unwrap() << 10
+    let line = status.lines().find(|line| line.starts_with(name)).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
 /// Whether a word stands anywhere in the memory that a process has written, or could read.
