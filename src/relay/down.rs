@@ -9,9 +9,9 @@ use tokio::io::{self, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 
 use crate::base::limits::{FRAME_READ_BYTES, MAX_MESSAGE_BYTES};
-use crate::relay::websocket::{Answering, Word};
+use crate::relay::websocket::{Answering, TOO_BIG, Word};
 use crate::upstream::calls::Call;
-use crate::wire::frames::{FrameHead, OpCode, Parsed};
+use crate::wire::frames::{Breach, FrameHead, OpCode, Parsed, Sender};
 
 /// The pump towards codex.
 #[derive(Debug)]
@@ -19,6 +19,8 @@ pub struct Down<'a, R, W> {
     from: R,
     to: W,
     words: mpsc::Receiver<Word>,
+    /// One that waits for the end of a fragmented message.
+    held: Option<String>,
     answering: Answering<'a>,
     call: &'a Call,
     buffer: BytesMut,
@@ -35,6 +37,8 @@ struct Track {
     /// Whether a fragmented message is open: nothing of ours may come between.
     is_open: bool,
     is_over: bool,
+    /// How the upstream broke the protocol.
+    breach: Option<Breach>,
     lead: Lead,
 }
 
@@ -87,6 +91,7 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Down<'a, R, W> {
             from,
             to,
             words,
+            held: None,
             answering,
             call,
             buffer: BytesMut::new(),
@@ -98,7 +103,17 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Down<'a, R, W> {
     pub async fn run(mut self) {
         loop {
             self.buffer.reserve(FRAME_READ_BYTES);
-            let may_speak = self.track.at_boundary() && self.buffer.is_empty();
+            if self.track.at_boundary()
+                && self.buffer.is_empty()
+                && let Some(text) = self.held.take()
+            {
+                let frame = text_frame(&text);
+                if self.to.write_all(&frame).await.is_err() || self.to.flush().await.is_err() {
+                    return;
+                }
+            }
+            // Between two frames, where a close may stand, also within a message.
+            let may_speak = self.track.left == 0 && self.held.is_none();
             tokio::select! {
                 read = self.from.read_buf(&mut self.buffer) => {
                     if !read.is_ok_and(|count| count > 0) {
@@ -108,17 +123,18 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Down<'a, R, W> {
                         return;
                     }
                     if self.track.is_over {
-                        return self.close(OVER_THE_BOUND).await;
+                        return self.close(TOO_BIG, OVER_THE_BOUND).await;
+                    }
+                    if let Some(breach) = self.track.breach {
+                        tracing::warn!("the upstream broke the WebSocket protocol: {breach}");
+                        let reason = format!("codex-relay: the upstream sent {breach}");
+                        return self.close(UNEXPECTED, &reason).await;
                     }
                 }
                 Some(word) = self.words.recv(), if may_speak => {
-                    let text = match word {
-                        Word::Close(reason) => return self.close(reason).await,
-                        Word::Text(text) => text,
-                    };
-                    let frame = text_frame(&text);
-                    if self.to.write_all(&frame).await.is_err() || self.to.flush().await.is_err() {
-                        return;
+                    match word {
+                        Word::Close { code, reason } => return self.close(code, &reason).await,
+                        Word::Text(text) => self.held = Some(text),
                     }
                 }
             }
@@ -152,8 +168,8 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Down<'a, R, W> {
     }
 
     /// Ends the connection with a close of our own, behind which no data may come.
-    async fn close(mut self, reason: &str) {
-        let _ = self.to.write_all(&close_frame(reason)).await;
+    async fn close(mut self, code: u16, reason: &str) {
+        let _ = self.to.write_all(&close_frame(code, reason)).await;
         let _ = self.to.shutdown().await;
     }
 }
@@ -179,10 +195,18 @@ impl Track {
             }
             self.lead.end(!self.is_open);
             let rest = bytes.get(at..).unwrap_or_default();
-            let Parsed::Head { head, size } = FrameHead::parse(rest) else {
-                // Nonsense is codex's to judge; it passes as it is.
-                return at;
+            let (head, size) = match FrameHead::parse(rest) {
+                Parsed::Head { head, size } => (head, size),
+                Parsed::Incomplete => return at,
+                Parsed::Invalid => {
+                    self.breach = Some(Breach::Length);
+                    return at;
+                }
             };
+            self.breach = head.check(Sender::Server, self.is_open).err();
+            if self.breach.is_some() {
+                return at;
+            }
             if !head.opcode.is_control() {
                 if head.opcode != OpCode::Continuation {
                     self.message = 0;
@@ -222,9 +246,9 @@ fn held_ping(bytes: &[u8]) -> Option<(usize, usize)> {
     (is_answerable(&head) && bytes.len() >= whole).then_some((whole, size))
 }
 
-/// Whether it is a ping as servers send it; what else calls itself one is codex's to judge.
+/// Whether it is a ping as servers send it.
 fn is_answerable(head: &FrameHead) -> bool {
-    head.opcode == OpCode::Ping && head.mask.is_none() && head.reserved == 0
+    head.opcode == OpCode::Ping && head.check(Sender::Server, true).is_ok()
 }
 
 fn text_frame(text: &str) -> Vec<u8> {
@@ -235,12 +259,12 @@ fn text_frame(text: &str) -> Vec<u8> {
     frame
 }
 
-/// The close frame of a connection whose messages are too long (RFC 6455, section 7.4.1).
-fn close_frame(reason: &str) -> Vec<u8> {
+/// A close frame of our own (RFC 6455, section 5.5.1).
+fn close_frame(code: u16, reason: &str) -> Vec<u8> {
     let length = u64::try_from(reason.len() + 2).unwrap_or(2);
     let mut frame = Vec::new();
     FrameHead::last(OpCode::Close, length).encode(&mut frame);
-    frame.extend_from_slice(&TOO_BIG.to_be_bytes());
+    frame.extend_from_slice(&code.to_be_bytes());
     frame.extend_from_slice(reason.as_bytes());
     frame
 }
@@ -259,8 +283,9 @@ const ENDS: [&[u8]; 4] = [
 /// Said of a message of the upstream.
 const OVER_THE_BOUND: &str = "codex-relay: message over 33554432 bytes";
 
-/// "Message too big".
-const TOO_BIG: u16 = 1009;
+/// "Unexpected condition": codex takes it for a failure and tries again. 1014, which is for gateways, is
+/// none that its library (tungstenite) takes.
+const UNEXPECTED: u16 = 1011;
 
 #[cfg(test)]
 #[path = "down_tests.rs"]

@@ -118,7 +118,7 @@ async fn refusal_waits_for_the_end_of_a_message() {
     let (to, mut codex) = io::duplex(1024);
     let (say, words) = mpsc::channel(1);
     say.send(Word::Text("no".to_owned())).await.unwrap();
-    let first = frame(false, OpCode::Text, b"ab");
+    let first = frame(false, OpCode::Continuation, b"ab");
     let last = frame(true, OpCode::Continuation, b"c");
     upstream.write_all(&first).await.unwrap();
     let down = Down {

@@ -7,6 +7,7 @@ mod gather;
 pub mod http;
 pub mod judge;
 pub mod listener;
+mod masking;
 pub mod onward;
 mod passing;
 mod peer;

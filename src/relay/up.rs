@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
-use bytes::{Buf, BufMut, Bytes, BytesMut};
+use bytes::{BufMut, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -18,9 +18,12 @@ use crate::exchange::classify::Identity;
 use crate::exchange::refusal::{Measured, Refusal};
 use crate::relay::judge::{Judged, judge};
 use crate::relay::listener::Relay;
-use crate::relay::websocket::{Stuck, Word};
+use crate::relay::masking::{fill, pong};
+use crate::relay::websocket::{Stuck, TOO_BIG, Word};
 use crate::upstream::calls::Call;
-use crate::wire::frames::{FrameHead, MAX_HEAD_BYTES, OpCode, Parsed, apply_mask};
+use crate::wire::frames::{
+    Breach, FrameHead, MAX_HEAD_BYTES, OpCode, Parsed, Sender, apply_mask, check_close,
+};
 
 /// The pump towards the upstream.
 #[derive(Debug)]
@@ -38,7 +41,9 @@ pub struct Up<'a, R, W> {
 /// How the pump ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Codex ended its side, or broke the protocol.
+    /// Codex broke the protocol.
+    Broken(Breach),
+    /// Codex ended its side.
     CodexGone,
     /// The upstream takes no more.
     UpstreamGone,
@@ -91,18 +96,15 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Up<'a, R, W> {
 
     async fn frame(&mut self) -> Result<(), End> {
         let (head, raw) = self.head().await?;
-        // No extension was agreed on, and a client masks: what isn't so can't be read.
-        if head.reserved != 0 || head.mask.is_none() {
-            return Err(End::CodexGone);
+        let is_open = self.message.opcode.is_some();
+        head.check(Sender::Client, is_open).map_err(End::Broken)?;
+        if head.opcode == OpCode::Close {
+            return self.pass_close(&head, raw).await;
         }
         if head.opcode.is_control() {
             return self.pass_frame(&head, raw).await;
         }
-        let opcode = match (head.opcode, self.message.opcode) {
-            (OpCode::Continuation, Some(opcode)) => opcode,
-            (OpCode::Text | OpCode::Binary, None) => head.opcode,
-            _ => return Err(End::CodexGone),
-        };
+        let opcode = self.message.opcode.unwrap_or(head.opcode);
         self.message.opcode = Some(opcode);
         self.is_mid_frame(true);
         self.collect(&head).await?;
@@ -120,7 +122,7 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Up<'a, R, W> {
                 Parsed::Head { head, size } => {
                     return Ok((head, self.buffer.split_to(size).freeze()));
                 }
-                Parsed::Invalid => return Err(End::CodexGone),
+                Parsed::Invalid => return Err(End::Broken(Breach::Length)),
                 Parsed::Incomplete => self.read().await?,
             }
         }
@@ -175,6 +177,19 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Up<'a, R, W> {
         let count =
             usize::try_from(left).map_or(self.buffer.len(), |left| left.min(self.buffer.len()));
         Ok(self.buffer.split_to(count))
+    }
+
+    /// Passes a close on as it came, if it is one.
+    async fn pass_close(&mut self, head: &FrameHead, raw: Bytes) -> Result<(), End> {
+        let length = usize::try_from(head.length).unwrap_or(0);
+        while self.buffer.len() < length {
+            self.read().await?;
+        }
+        let payload = self.buffer.get(..length).unwrap_or_default();
+        let mut plain = payload.to_vec();
+        apply_mask(&mut plain, head.mask.unwrap_or_default(), 0);
+        check_close(&plain).map_err(End::Broken)?;
+        self.pass_frame(head, raw).await
     }
 
     /// Passes a frame on as it came, masked bytes and all.
@@ -306,7 +321,10 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Up<'a, R, W> {
                     self.relay
                         .session
                         .with(|session| session.note_http(&thread));
-                    let close = Word::Close("codex-relay: use HTTP for messages of this size");
+                    let close = Word::Close {
+                        code: TOO_BIG,
+                        reason: "codex-relay: use HTTP for messages of this size".to_owned(),
+                    };
                     let _ = self.say.send(close).await;
                     return Err(End::UpstreamGone);
                 }
@@ -399,7 +417,10 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Up<'a, R, W> {
                 return Ok(());
             };
             let whole = usize::try_from(head.length).map_or(usize::MAX, |length| size + length);
-            if !head.opcode.is_control() || self.buffer.len() < whole {
+            // Behind a close nothing more of the message could come: it waits for its end.
+            let may_pass = matches!(head.opcode, OpCode::Ping | OpCode::Pong)
+                && head.check(Sender::Client, true).is_ok();
+            if !may_pass || self.buffer.len() < whole {
                 return Ok(());
             }
             let frame = self.buffer.split_to(whole);
@@ -417,36 +438,6 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Up<'a, R, W> {
     async fn flush(&mut self) -> Result<(), End> {
         self.to.flush().await.map_err(|_| End::UpstreamGone)
     }
-}
-
-/// Appends what comes next of `pieces` to `part`, until that is `end` bytes long.
-fn fill(part: &mut Vec<u8>, end: usize, pieces: &mut VecDeque<Bytes>) {
-    while let Some(piece) = pieces.front_mut() {
-        let count = piece.len().min(end - part.len());
-        part.extend_from_slice(piece.get(..count).unwrap_or_default());
-        piece.advance(count);
-        if !piece.is_empty() {
-            return;
-        }
-        pieces.pop_front();
-    }
-}
-
-/// The answer to a ping, as a client sends it.
-fn pong(payload: &[u8]) -> Vec<u8> {
-    let mut key = [0; 4];
-    let _ = getrandom::fill(&mut key);
-    let mut frame = Vec::with_capacity(payload.len() + MAX_HEAD_BYTES);
-    let length = u64::try_from(payload.len()).unwrap_or(0);
-    FrameHead {
-        mask: Some(key),
-        ..FrameHead::last(OpCode::Pong, length)
-    }
-    .encode(&mut frame);
-    let start = frame.len();
-    frame.extend_from_slice(payload);
-    apply_mask(frame.get_mut(start..).unwrap_or_default(), key, 0);
-    frame
 }
 
 /// Tells codex, on the other pump, that its message goes no further.

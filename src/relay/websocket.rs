@@ -18,8 +18,13 @@ use crate::upstream::calls::Call;
 /// What the relay itself says to codex, between the messages of the upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Word {
-    /// The end of the connection: codex then goes over HTTP (close code 1009).
-    Close(&'static str),
+    /// The end of the connection.
+    Close {
+        /// Why, as a number (RFC 6455, section 7.4.1).
+        code: u16,
+        /// Why, in at most 123 bytes.
+        reason: String,
+    },
     /// One text message.
     Text(String),
 }
@@ -51,20 +56,32 @@ pub async fn pass(relay: &Relay, codex: Upgraded, upstream: Upgraded) {
         let pumps = pump(relay, (&mut from_codex, &mut to_codex), upstream, &call);
         tokio::pin!(pumps);
         tokio::select! {
-            () = &mut pumps => Ended::Leg,
+            ended = &mut pumps => ended,
             () = call.is_cut() => Ended::Interrupted,
         }
     };
-    if ended == Ended::Interrupted {
+    match ended {
         // The upstream's end is closed. Codex ends its own when it has read the interrupt; a word
         // before that would make it ask again.
-        let _ = timeout(CLOSE_GRACE, from_codex.read(&mut [0])).await;
+        Ended::Interrupted => {
+            let _ = timeout(CLOSE_GRACE, from_codex.read(&mut [0])).await;
+        }
+        // What it still sends is read: a connection that is shut with something unread in it may
+        // take our last word back.
+        Ended::Broken => {
+            let mut unread = [0; 4096];
+            let rest = async { while from_codex.read(&mut unread).await.is_ok_and(|it| it > 0) {} };
+            let _ = timeout(CLOSE_GRACE, rest).await;
+        }
+        Ended::Leg => {}
     }
 }
 
 /// Why a WebSocket is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ended {
+    /// Codex broke the protocol.
+    Broken,
     Interrupted,
     Leg,
 }
@@ -74,7 +91,7 @@ async fn pump(
     (from_codex, to_codex): (impl AsyncRead + Unpin, impl AsyncWrite + Unpin),
     upstream: Upgraded,
     call: &Call,
-) {
+) -> Ended {
     let (from_upstream, to_upstream) = split(TokioIo::new(upstream));
     let (say, words) = mpsc::channel(MAX_QUEUED_REFUSALS);
     let (ping, pings) = mpsc::channel::<Bytes>(MAX_QUEUED_PINGS);
@@ -87,6 +104,7 @@ async fn pump(
         is_mid_frame: &is_mid_frame,
         pings: ping,
     };
+    let last_word = say.clone();
     let up = Up::new(relay, from_codex, to_upstream, say, stuck, call);
     let down = Down::new(from_upstream, to_codex, words, answering, call);
     let (up, down) = (up.run(), down.run());
@@ -98,6 +116,20 @@ async fn pump(
     match ended {
         // The upstream hears of it by the end of its connection.
         Some(End::CodexGone) => {}
+        Some(End::Broken(breach)) => {
+            tracing::warn!("codex broke the WebSocket protocol: {breach}");
+            let close = Word::Close {
+                code: breach.close_code(),
+                reason: format!("codex-relay: {breach}"),
+            };
+            let said = async {
+                if last_word.send(close).await.is_ok() {
+                    down.await;
+                }
+            };
+            let _ = timeout(CLOSE_GRACE, said).await;
+            return Ended::Broken;
+        }
         // It takes no more, but what it said before that is still delivered.
         Some(End::UpstreamGone) => {
             let _ = timeout(CLOSE_GRACE, down).await;
@@ -107,4 +139,8 @@ async fn pump(
             let _ = timeout(CLOSE_GRACE, up).await;
         }
     }
+    Ended::Leg
 }
+
+/// "Message too big": codex then goes over HTTP.
+pub(super) const TOO_BIG: u16 = 1009;

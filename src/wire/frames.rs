@@ -72,6 +72,86 @@ pub struct FrameHead {
     pub length: u64,
 }
 
+/// Who sends a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sender {
+    /// Whoever opened the connection: it masks.
+    Client,
+    /// Whoever answered: it doesn't.
+    Server,
+}
+
+/// How a sender breaks the protocol (RFC 6455, sections 5 and 7.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Breach {
+    /// The code of a close frame isn't one that may be sent, or half of it is missing.
+    #[error("a close frame without a valid code")]
+    CloseCode,
+    /// The reason of a close frame isn't UTF-8.
+    #[error("a close reason that is not UTF-8")]
+    CloseReason,
+    /// A control frame is a fragment.
+    #[error("a control frame in fragments")]
+    FragmentedControl,
+    /// A 64-bit length has its highest bit set.
+    #[error("a frame of an impossible length")]
+    Length,
+    /// A control frame has more than 125 bytes.
+    #[error("a control frame of more than 125 bytes")]
+    LongControl,
+    /// A frame of a client has no mask, or one of a server has one.
+    #[error("a frame with the wrong masking")]
+    Mask,
+    /// A fragment continues nothing.
+    #[error("a continuation of no message")]
+    NoMessage,
+    /// A message begins in the middle of another.
+    #[error("a message within a fragmented one")]
+    OpenMessage,
+    /// The frame has a kind that the RFC reserves.
+    #[error("a frame of a reserved kind")]
+    OpCode,
+    /// An extension is used that nobody agreed on.
+    #[error("a reserved bit without an extension")]
+    ReservedBits,
+}
+
+impl Breach {
+    /// The code to close the connection with (RFC 6455, section 7.4.1).
+    pub fn close_code(self) -> u16 {
+        match self {
+            Self::CloseReason => 1007,
+            Self::CloseCode
+            | Self::FragmentedControl
+            | Self::Length
+            | Self::LongControl
+            | Self::Mask
+            | Self::NoMessage
+            | Self::OpenMessage
+            | Self::OpCode
+            | Self::ReservedBits => 1002,
+        }
+    }
+}
+
+/// Checks the payload of a close frame.
+pub fn check_close(payload: &[u8]) -> Result<(), Breach> {
+    let Some((code, reason)) = payload.split_first_chunk() else {
+        return if payload.is_empty() {
+            Ok(())
+        } else {
+            Err(Breach::CloseCode)
+        };
+    };
+    if !matches!(u16::from_be_bytes(*code), 1000..=1003 | 1007..=1014 | 3000..=4999) {
+        return Err(Breach::CloseCode);
+    }
+    match std::str::from_utf8(reason) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(Breach::CloseReason),
+    }
+}
+
 /// What stands at the start of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parsed {
@@ -98,6 +178,29 @@ impl FrameHead {
             mask: None,
             length,
         }
+    }
+
+    /// Checks that `sender` may send the frame; `is_open` says that a fragmented message is under way.
+    pub fn check(&self, sender: Sender, is_open: bool) -> Result<(), Breach> {
+        let is_masked = self.mask.is_some();
+        let breach = match self.opcode {
+            _ if self.reserved != 0 => Breach::ReservedBits,
+            OpCode::Reserved(_) => Breach::OpCode,
+            _ if is_masked != (sender == Sender::Client) => Breach::Mask,
+            OpCode::Close | OpCode::Ping | OpCode::Pong if !self.fin => Breach::FragmentedControl,
+            OpCode::Close | OpCode::Ping | OpCode::Pong if self.length > MAX_CONTROL_BYTES => {
+                Breach::LongControl
+            }
+            OpCode::Continuation if !is_open => Breach::NoMessage,
+            OpCode::Text | OpCode::Binary if is_open => Breach::OpenMessage,
+            OpCode::Close
+            | OpCode::Ping
+            | OpCode::Pong
+            | OpCode::Continuation
+            | OpCode::Text
+            | OpCode::Binary => return Ok(()),
+        };
+        Err(breach)
     }
 
     /// Reads the head at the start of `bytes`.
@@ -184,6 +287,9 @@ pub fn apply_mask(payload: &mut [u8], key: [u8; 4], offset: usize) {
     }
 }
 
+/// The payload of a control frame.
+const MAX_CONTROL_BYTES: u64 = 125;
+
 /// The 7-bit length that announces a 16-bit one behind it.
 const LENGTH_IS_16_BITS: u8 = 0x7E;
 
@@ -214,6 +320,70 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn frames_are_checked_for_whoever_sends_them() {
+        let head = |first: u8, length: u8, sender| {
+            let mask = if sender == Sender::Client { 0x80 } else { 0 };
+            match FrameHead::parse(&[first, mask | length, 0, 200, 1, 2, 3, 4]) {
+                Parsed::Head { head, .. } => head,
+                Parsed::Incomplete | Parsed::Invalid => panic!("{first:#x}"),
+            }
+        };
+        for sender in [Sender::Client, Sender::Server] {
+            let check = |first, length, is_open| head(first, length, sender).check(sender, is_open);
+            for (first, is_open) in [
+                (0x81, false),
+                (0x02, false),
+                (0x00, true),
+                (0x80, true),
+                (0x88, true),
+                (0x89, false),
+                (0x8A, true),
+            ] {
+                assert_eq!(check(first, 125, is_open), Ok(()), "{first:#x}");
+            }
+            for (first, length, is_open, breach) in [
+                (0xC1, 0, false, Breach::ReservedBits),
+                (0x83, 0, false, Breach::OpCode),
+                (0x8B, 0, true, Breach::OpCode),
+                (0x09, 0, false, Breach::FragmentedControl),
+                (0x8A, 126, false, Breach::LongControl),
+                (0x80, 0, false, Breach::NoMessage),
+                (0x81, 0, true, Breach::OpenMessage),
+            ] {
+                assert_eq!(check(first, length, is_open), Err(breach), "{first:#x}");
+            }
+            let other = match sender {
+                Sender::Client => Sender::Server,
+                Sender::Server => Sender::Client,
+            };
+            let swapped = head(0x81, 1, other).check(sender, false);
+            assert_eq!(swapped, Err(Breach::Mask));
+        }
+    }
+
+    #[test]
+    fn close_frames_have_a_code_that_may_be_sent_and_a_text() {
+        for good in [&b""[..], b"\x03\xe8", b"\x03\xf3bye", b"\x0f\xa0"] {
+            assert_eq!(check_close(good), Ok(()), "{good:?}");
+        }
+        // None, half a code, 999, 1004 to 1006, 1015, 2999, 5000.
+        for bad in [
+            &b"\x03"[..],
+            b"\x03\xe7",
+            b"\x03\xec",
+            b"\x03\xed",
+            b"\x03\xee",
+            b"\x03\xf7",
+            b"\x0b\xb7",
+            b"\x13\x88",
+        ] {
+            assert_eq!(check_close(bad), Err(Breach::CloseCode), "{bad:?}");
+        }
+        assert_eq!(check_close(b"\x03\xe8\xff"), Err(Breach::CloseReason));
+        assert_eq!(Breach::CloseReason.close_code(), 1007);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::support::mirror::{Mirror, SOUL, masked, of_child, of_turn, request, unmasked};
+use crate::support::mirror::{Mirror, Peer, SOUL, masked, of_child, of_turn, request, unmasked};
 use crate::support::processes::descriptors;
 
 async fn mirror() -> Mirror {
@@ -144,20 +144,79 @@ async fn nothing_comes_behind_a_close_of_ours() {
     tokio::join!(send, read);
 }
 
+/// Reads a close frame, behind which nothing comes, and gives its code.
+async fn closed_with(peer: &mut Peer) -> u16 {
+    let (first, payload) = peer.frame().await;
+    let words = String::from_utf8_lossy(&payload[2..]).into_owned();
+    assert_eq!(first, 0x88, "{words}");
+    assert!(words.starts_with("codex-relay: "), "{words}");
+    assert_eq!(peer.rest().await, b"", "{words}");
+    u16::from_be_bytes([payload[0], payload[1]])
+}
+
 #[tokio::test]
-async fn frames_that_break_the_protocol_end_the_connection() {
+async fn codex_that_breaks_the_protocol_is_told_so() {
     let mirror = mirror().await;
     let child = request(&of_child(), "");
-    for frames in [
-        [masked(0x01, b"begun"), masked(0x81, child.as_bytes())].concat(),
-        masked(0x80, b"never begun"),
-        masked(0xC1, child.as_bytes()),
-        unmasked(0x81, child.as_bytes()),
+    let impossible = [0x82, 0xFF, 0x80, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4];
+    for (frames, code) in [
+        (
+            [masked(0x01, b"begun"), masked(0x81, child.as_bytes())].concat(),
+            1002,
+        ),
+        (masked(0x80, b"never begun"), 1002),
+        (masked(0xC1, child.as_bytes()), 1002),
+        (masked(0xA9, b"ping"), 1002),
+        (unmasked(0x81, child.as_bytes()), 1002),
+        (masked(0x83, b"reserved"), 1002),
+        (masked(0x8B, b"reserved"), 1002),
+        (masked(0x09, b"ping"), 1002),
+        (masked(0x8A, &[b'x'; 126]), 1002),
+        (impossible.to_vec(), 1002),
+        (masked(0x88, b"\x03"), 1002),
+        (masked(0x88, b"\x03\xed"), 1002),
+        (masked(0x88, b"\x13\x88"), 1002),
+        (masked(0x88, b"\x03\xe8\xff"), 1007),
     ] {
         let (mut codex, mut upstream, _) = mirror.socket("", "").await;
+        // It stands in the middle of a message of the upstream.
+        upstream.write(&unmasked(0x01, b"first")).await;
+        assert_eq!(codex.frame().await, (0x01, b"first".to_vec()));
         codex.write(&frames).await;
-        assert_eq!(upstream.rest().await, b"");
-        assert_eq!(codex.rest().await, b"");
+        assert_eq!(closed_with(&mut codex).await, code, "{frames:x?}");
+        assert_eq!(upstream.rest().await, b"", "{frames:x?}");
+    }
+}
+
+#[tokio::test]
+async fn upstream_that_breaks_the_protocol_is_a_failure_for_codex() {
+    let mirror = mirror().await;
+    let server = |first: u8, payload: &[u8]| {
+        let mut frame = unmasked(first, payload);
+        frame[0] = first;
+        frame
+    };
+    for frames in [
+        [server(0x01, b"begun"), server(0x81, b"{}")].concat(),
+        server(0x80, b"never begun"),
+        server(0xC1, b"{}"),
+        masked(0x81, b"{}"),
+        server(0x83, b"reserved"),
+        server(0x8B, b"reserved"),
+        server(0x09, b"ping"),
+        server(0x8A, &[b'x'; 126]),
+        vec![0x82, 0x7F, 0x80, 0, 0, 0, 0, 0, 0, 0],
+    ] {
+        let (mut codex, mut upstream, _) = mirror.socket("", "").await;
+        upstream.write(&server(0x81, b"well")).await;
+        upstream.write(&frames).await;
+        assert_eq!(codex.frame().await, (0x81, b"well".to_vec()));
+        if frames.starts_with(&[0x01]) {
+            assert_eq!(codex.frame().await, (0x01, b"begun".to_vec()));
+        }
+        assert_eq!(closed_with(&mut codex).await, 1011, "{frames:x?}");
+        drop(codex);
+        upstream.rest().await;
     }
 }
 
