@@ -294,6 +294,12 @@ pub const MAX_POLICY_BYTES: usize = 262_144;
 /// says of a thread's settings.
 pub const MAX_KEPT_CONFIG_BYTES: usize = 65_536;
 
+/// Profiles of permissions whose documents are remembered, for each thread.
+pub const MAX_KEPT_LISTINGS: usize = 4;
+
+/// Documents of a thread that are remembered. / Codex reads one for each folder on the way.
+pub const MAX_LISTED_DOCUMENTS: usize = 64;
+
 /// Codex's answer when it loads a thread anew. / It reads the whole history.
 pub const RENEWAL_DEADLINE: Duration = Duration::from_mins(1);
 

@@ -14,14 +14,13 @@ use crate::context::wish::Wish;
 use crate::session::asking::Asking;
 use crate::session::eligibility::Ineligible;
 use crate::session::machine::{Client, Denial, Meaning, Session};
-use crate::session::memory::Remembering;
 use crate::session::methods::{self, ClientMethod, ThreadWay};
 use crate::session::orders::Renewing;
 use crate::session::own::OwnId;
 use crate::session::relay_member::{self, RelayMember, Scope};
 use crate::session::relay_methods::NewRegistration;
 use crate::session::threads::{OpenThread, Route};
-use crate::session::turns::{Delivering, StartTurn};
+use crate::session::turns::{Delivering, Ready, StartTurn};
 use crate::session::warnings;
 use crate::wire::edit::Edit;
 use crate::wire::envelope::{Envelope, member, member_text, text};
@@ -115,7 +114,7 @@ pub(super) enum Then {
     /// The thread is routed, unless something speaks against it.
     Route(Asking),
     /// The turn goes on, with tools for the memory or without.
-    Remember(Remembering),
+    Remember(Box<Ready>),
     /// The turn starts, whether the thread was told of its references or not.
     Start(Delivering),
 }
@@ -193,6 +192,7 @@ impl Session {
             | ClientMethod::Initialize
             | ClientMethod::Interrupt
             | ClientMethod::Revert
+            | ClientMethod::Settings
             | ClientMethod::TurnSteer
             | ClientMethod::Unsubscribe => None,
         };
@@ -270,7 +270,7 @@ impl Session {
             }
             Then::Renew(renewing) => self.on_step_answer(line, *renewing, answer),
             Then::Route(asking) => self.on_route_answer(line, asking, answer),
-            Then::Remember(remembering) => self.go_on_with_tools(line, remembering),
+            Then::Remember(ready) => self.go_on_with_tools(line, *ready),
             Then::Start(delivering) => self.start_delivered(line, delivering, answer),
         }
     }
@@ -310,6 +310,7 @@ impl Session {
             ClientMethod::Thread(way) => self.on_thread(line, way, request, member),
             ClientMethod::TurnStart => self.on_turn_start(line, request, member),
             ClientMethod::TurnSteer => self.on_turn_steer(line, request),
+            ClientMethod::Settings => self.on_settings_update(line, request),
             ClientMethod::Revert => self.on_parting(line, request, Meaning::Reverted),
             ClientMethod::Unsubscribe => self.on_parting(line, request, Meaning::Unsubscribed),
         }

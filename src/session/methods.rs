@@ -13,6 +13,8 @@ pub enum ClientMethod {
     Interrupt,
     /// `thread/revert`, `thread/rollback`: what a thread was told may be gone.
     Revert,
+    /// `thread/settings/update`: what the next turn goes by.
+    Settings,
     /// `thread/start`, `thread/resume`, `thread/fork`: get the route.
     Thread(ThreadWay),
     /// `turn/start`: gets a context and a generation.
@@ -75,6 +77,7 @@ pub fn of_client(method: &str) -> Option<ClientMethod> {
         "thread/resume" => Some(ClientMethod::Thread(ThreadWay::Resume)),
         "thread/fork" => Some(ClientMethod::Thread(ThreadWay::Fork)),
         "thread/revert" | "thread/rollback" => Some(ClientMethod::Revert),
+        "thread/settings/update" => Some(ClientMethod::Settings),
         "thread/unsubscribe" => Some(ClientMethod::Unsubscribe),
         "turn/interrupt" => Some(ClientMethod::Interrupt),
         "turn/start" => Some(ClientMethod::TurnStart),

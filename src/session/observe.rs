@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use serde_json::json;
@@ -125,6 +126,11 @@ impl Session {
             Meaning::Renewed(thread) => {
                 self.ledger.turn_answered(thread.as_str(), result.is_some());
             }
+            Meaning::Updated(before) => {
+                if result.is_none() {
+                    self.take_back(before);
+                }
+            }
             Meaning::Unsubscribed(thread) => {
                 if result.is_some() {
                     self.delivery.forget(thread.as_str());
@@ -141,7 +147,8 @@ impl Session {
                 account,
             } => {
                 self.openings += 1;
-                let said = Opened::read(line, result.as_ref());
+                let has_document = telling.0.has_document;
+                let said = Opened::read(line, result.as_ref(), has_document);
                 let folder = result
                     .as_ref()
                     .and_then(|result| member_text(line, result, &["cwd"]));
@@ -288,6 +295,11 @@ impl Session {
         if let Some(settings) = settings.filter(|it| it.len() <= MAX_KEPT_CONFIG_BYTES) {
             self.ledger
                 .settled(thread, Bytes::copy_from_slice(settings));
+        }
+        if let Some(profile) = member(line, params, &["threadSettings", "activePermissionProfile"])
+        {
+            let id = member_text(line, &profile, &["id"]);
+            self.ledger.set_profile(thread, id.map(Arc::from));
         }
         if let Some(folder) = member_text(line, params, &["threadSettings", "cwd"]) {
             self.registry.note_folder(thread, folder.into());

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::base::ids::ThreadId;
 use crate::base::limits::MAX_KEPT_CONFIG_BYTES;
+use crate::session::documents::Documents;
 use crate::session::methods::ThreadWay;
 use crate::wire::envelope::{member, text};
 use crate::wire::scan;
@@ -36,6 +37,8 @@ pub struct Opening {
     pub is_without_files: bool,
     /// Whether it is given the private route.
     pub is_routed: bool,
+    /// Whether the workspace has an AGENTS.md.
+    pub has_document: bool,
 }
 
 /// The `config` of a client, which codex keeps none of over a resume.
@@ -109,11 +112,17 @@ pub struct Opened {
     pub history: Option<PathBuf>,
     /// Its model and the like, as `thread/settings/updated` would tell them.
     pub settings: Option<Bytes>,
+    /// The documents that codex shows it.
+    pub documents: Documents,
 }
 
 impl Opened {
-    /// Reads the result of codex's answer.
-    pub fn read(line: &Bytes, result: Option<&Range<usize>>) -> Self {
+    /// Reads the result of codex's answer; with `has_document` the workspace has an AGENTS.md.
+    pub fn read(line: &Bytes, result: Option<&Range<usize>>, has_document: bool) -> Self {
+        let mut documents = Documents::default();
+        if let Some(result) = result {
+            documents.learn(line, result, has_document);
+        }
         let find = |name| member(line, result?, &["thread", name]);
         let is_true = |at: Range<usize>| line.get(at) == Some(b"true");
         let settings = [("model", "model"), ("effort", "reasoningEffort")]
@@ -126,6 +135,7 @@ impl Opened {
             });
         let settings: Map<String, Value> = settings.collect();
         Self {
+            documents,
             settings: Some(Value::Object(settings).to_string().into())
                 .filter(|it: &Bytes| it.len() <= MAX_KEPT_CONFIG_BYTES),
             is_ephemeral: find("ephemeral").is_some_and(is_true),

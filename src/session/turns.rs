@@ -22,6 +22,7 @@ use crate::session::machine::{Denial, Meaning, Remark, Session};
 use crate::session::own::OwnId;
 use crate::session::registry::{GivenFor, Thread};
 use crate::session::relay_member::RelayMember;
+use crate::session::renewal;
 use crate::session::threads::Habits;
 use crate::wire::edit::Edit;
 use crate::wire::envelope::{Envelope, member_text};
@@ -46,6 +47,21 @@ pub(super) struct StartTurn {
     pub(super) lost: Vec<(String, Value)>,
     /// Whether its thread was renewed for it.
     pub(super) is_renewed: bool,
+    /// The profile of permissions that it runs under, as far as known.
+    pub(super) profile: Option<Arc<str>>,
+    /// Codex has told what it shows of AGENTS.md, in a renewal for this turn.
+    pub(super) is_checked: bool,
+}
+
+impl StartTurn {
+    /// Notes what a renewal has lost; what one before it has lost is lost still.
+    pub(super) fn loses(&mut self, lost: Vec<(String, Value)>) {
+        for (name, value) in lost {
+            if self.lost.iter().all(|(known, _)| *known != name) {
+                self.lost.push((name, value));
+            }
+        }
+    }
 }
 
 /// A turn that has its context.
@@ -54,6 +70,7 @@ pub(super) struct Ready {
     pub(super) turn: StartTurn,
     pub(super) wish: Wish,
     pub(super) prepared: Arc<Prepared>,
+    pub(super) orders: Orders,
     fresh: Generation,
 }
 
@@ -153,6 +170,8 @@ impl Session {
             may_have_memory,
             lost: Vec::new(),
             is_renewed: false,
+            profile: None,
+            is_checked: false,
         };
         let is_running = self
             .registry
@@ -190,14 +209,15 @@ impl Session {
             turn,
             wish,
             prepared,
+            orders,
             fresh,
         };
         let known = self.registry.find(ready.turn.thread.as_str());
         let is_busy = known.is_some_and(Thread::is_running);
         if !is_busy && self.must_ask_for_tools(&ready) {
-            return self.ask_for_tools(ready, orders);
+            return self.ask_for_tools(ready);
         }
-        self.settle_orders(line, ready, &orders)
+        self.settle_orders(line, ready)
     }
 
     /// Tells the thread of the references that are due, before its turn starts.
@@ -262,6 +282,7 @@ impl Session {
             wish,
             prepared,
             fresh,
+            ..
         } = ready;
         self.begin_account(&turn.thread, &prepared, turn.is_given);
         let known = self.registry.find(turn.thread.as_str());
@@ -334,6 +355,7 @@ impl Session {
             is_renewed,
             ..
         } = turn;
+        let lost = renewal::still_lost(line, &params, lost);
         let mut edits = config_edit::settings(line, &params, &lost);
         edits.extend(scratch_edit(line, &params, scratch.as_deref()));
         let Some((generation, ticket)) = admitted else {

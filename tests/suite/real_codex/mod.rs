@@ -7,6 +7,7 @@ mod agents;
 mod bytes;
 mod context;
 mod deaths;
+mod documents;
 mod eligibility;
 mod gateway;
 mod injection;

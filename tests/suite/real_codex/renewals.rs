@@ -1,4 +1,4 @@
-//! What a renewal keeps, threads that move between a route and none, turn kinds without a route, and AGENTS.md.
+//! What a renewal keeps, threads that move between a route and none, and turn kinds without a route.
 
 use std::fs;
 use std::path::Path;
@@ -272,7 +272,7 @@ fn write_skill(stage: &Stage) {
     stage.write("skills/knots/SKILL.md", skill);
 }
 
-async fn turn_of_kind(client: &mut Client, thread: &str, prompt: &str, kind: &str) {
+pub(super) async fn turn_of_kind(client: &mut Client, thread: &str, prompt: &str, kind: &str) {
     let more = json!({"relay": {"kind": kind}});
     let turn = client.turn_with(thread, prompt, more).await;
     assert_eq!(turn["status"], "completed", "{turn}\n{}", client.stderr());
@@ -365,71 +365,6 @@ async fn heartbeat_without_a_route_is_guided_by_the_collaboration_mode(case: Cas
     assert_eq!(replaced(&stage.asked(&thread, "own")), [""; 0]);
 }
 matrix!(heartbeat_without_a_route_is_guided_by_the_collaboration_mode: http);
-
-async fn agents_file_is_copied_where_codex_does_not_find_it(case: Case) {
-    const AGENTS: &str = "Agents-mark-4b1f";
-    let stage = Stage::set(case).await;
-    stage.write("AGENTS.md", &format!("{AGENTS}\n"));
-    let mut client = stage.relay().start().await;
-    let elsewhere = client.thread("thread/start", json!({})).await;
-    let workspace = stage.workspace.display().to_string();
-    let inside = json!({"cwd": workspace});
-    let inside = client.thread("thread/start", inside).await;
-    let without = json!({"cwd": workspace, "environments": []});
-    let without = client.thread("thread/start", without).await;
-    for thread in [&elsewhere, &inside, &without] {
-        turn(&mut client, thread, "one").await;
-    }
-    turn_of_kind(&mut client, &elsewhere, "message", "message-only").await;
-    turn(&mut client, &elsewhere, "two").await;
-    stage.write("AGENTS.md", "Another-mark-9e37\n");
-    turn(&mut client, &elsewhere, "three").await;
-    turn(&mut client, &without, "three").await;
-    assert!(client.close().await.success());
-    let copy = |request: &Recorded| told(request, "<agent_workspace_document").len();
-    for (thread, is_copied) in [(&elsewhere, 1), (&inside, 0), (&without, 1)] {
-        let one = stage.asked(thread, "one");
-        assert_eq!((copy(&one), copies(&one, AGENTS)), (is_copied, 1));
-    }
-    let message = replaced(&stage.asked(&elsewhere, "message"));
-    assert_eq!(message.len(), 1);
-    assert!(!message[0].contains(AGENTS));
-    let two = replaced(&stage.asked(&elsewhere, "two"));
-    assert!(two.len() == 2 && two[1].contains(AGENTS), "{two:?}");
-    for (thread, count) in [(&elsewhere, 3), (&without, 1)] {
-        let three = replaced(&stage.asked(thread, "three"));
-        assert_eq!(three.len(), count);
-        let last = three.last().unwrap();
-        assert!(last.contains("Another-mark-9e37") && !last.contains(AGENTS));
-    }
-}
-matrix!(agents_file_is_copied_where_codex_does_not_find_it: http);
-
-async fn agents_file_is_never_there_twice(case: Case) {
-    const AGENTS: &str = "Agents-mark-4b1f";
-    let stage = Stage::set(case).await;
-    stage.write("AGENTS.md", &format!("{AGENTS}\n"));
-    let mut client = stage.relay().start().await;
-    let thread = client.thread("thread/start", json!({})).await;
-    turn(&mut client, &thread, "elsewhere").await;
-    // Codex looks for documents again where a turn works elsewhere.
-    let inside = json!({"cwd": stage.workspace.display().to_string()});
-    let done = client.turn_with(&thread, "inside", inside).await;
-    assert_eq!(done["status"], "completed", "{done}");
-    turn(&mut client, &thread, "still inside").await;
-    story::compact(&mut client, &thread).await;
-    turn(&mut client, &thread, "compacted").await;
-    assert!(client.close().await.success());
-    for prompt in ["inside", "still inside"] {
-        let said = replaced(&stage.asked(&thread, prompt));
-        assert_eq!(said.len(), 1, "{prompt}");
-        assert!(said[0].starts_with("# Developer instructions withdrawn"));
-    }
-    let compacted = stage.asked(&thread, "compacted");
-    assert_eq!(copies(&compacted, AGENTS), 1);
-    assert_eq!(told(&compacted, AGENTS), [""; 0], "codex's own copy");
-}
-matrix!(agents_file_is_never_there_twice: http);
 
 async fn collaboration_mode_of_the_client_does_not_displace_the_section(case: Case) {
     let stage = Stage::set(case).await;
