@@ -81,7 +81,7 @@ async fn agents_file_is_never_there_twice(case: Case) {
 matrix!(agents_file_is_never_there_twice: http);
 
 /// Profiles of permissions: `blind` gives no access to the workspace, `open` reads everything.
-fn write_profiles(stage: &Stage, default: &str) {
+pub(super) fn write_profiles(stage: &Stage, default: &str) {
     let path = stage.codex_home.join("config.toml");
     let text = fs::read_to_string(&path).unwrap();
     let profiles = "[permissions.blind.filesystem]\n\":minimal\" = \"read\"\n\
@@ -90,7 +90,7 @@ fn write_profiles(stage: &Stage, default: &str) {
     fs::write(path, text).unwrap();
 }
 
-/// A relay whose threads work in the workspace, and codex's word for the profile of one.
+/// A client with a thread that works in the workspace.
 async fn in_workspace(launch: Launch<'_>, stage: &Stage, more: Value) -> (Client, String) {
     let mut client = launch.start().await;
     let mut start = json!({"cwd": stage.workspace.display().to_string()});
@@ -100,7 +100,8 @@ async fn in_workspace(launch: Launch<'_>, stage: &Stage, more: Value) -> (Client
     (client, thread)
 }
 
-async fn profile(client: &mut Client, thread: &str) -> Value {
+/// The profile of permissions that is in force in a thread.
+pub(super) async fn profile(client: &mut Client, thread: &str) -> Value {
     let resume = json!({"threadId": thread, "excludeTurns": true});
     let answer = client.ok("thread/resume", resume).await;
     answer["activePermissionProfile"]["id"].clone()

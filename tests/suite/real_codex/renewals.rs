@@ -7,6 +7,7 @@ use codex_relay::commands::endpoint::{Journal, Reply, Script, events};
 use codex_relay::commands::witness::Recorded;
 use serde_json::{Value, json};
 
+use super::documents::{profile, write_profiles};
 use super::policy::{NEW, OLD};
 use crate::support::PATIENCE;
 use crate::support::case::Case;
@@ -94,6 +95,82 @@ async fn renewal_keeps_the_settings_of_the_thread(case: Case) {
     }
 }
 matrix!(renewal_keeps_the_settings_of_the_thread: http);
+
+/// Everything that codex says of a thread's settings: it does when one of them changes.
+async fn all_settings(client: &mut Client, thread: &str, approvals: &str) -> Value {
+    let from = client.inbox.len();
+    let update = json!({"threadId": thread, "approvalPolicy": approvals});
+    client.ok("thread/settings/update", update).await;
+    let is_it = |params: &Value| params["threadId"] == thread;
+    let told = client.notification(from, "thread/settings/updated", is_it);
+    let mut settings = told.await["threadSettings"].clone();
+    assert_eq!(settings["approvalPolicy"].take(), approvals);
+    settings
+}
+
+async fn renewal_keeps_what_no_resume_takes(case: Case) {
+    let stage = Stage::set(case).await;
+    let model = case.version.classic_model();
+    let mode = json!({"mode": "plan", "settings": {
+        "model": model,
+        "reasoning_effort": "low",
+        "developer_instructions": "Plan-words-20c4",
+    }});
+    let set = json!({"summary": "detailed", "personality": "friendly", "collaborationMode": mode});
+    // What a thread begins with is what it would fall back on.
+    let config = json!({"model_reasoning_summary": "concise", "personality": "pragmatic"});
+    let mut client = stage.with_policy(OLD).start().await;
+    let start = json!({"model": model, "config": config});
+    let thread = client.thread("thread/start", start).await;
+    let done = client.turn_with(&thread, "one", set).await;
+    assert_eq!(done["status"], "completed", "{done}");
+    let before = all_settings(&mut client, &thread, "never").await;
+    assert_eq!(before["summary"], "detailed");
+    assert_eq!(before["personality"], "friendly");
+    assert_eq!(before["collaborationMode"]["mode"], "plan");
+    stage.policy(NEW);
+    turn(&mut client, &thread, "two").await;
+    let after = all_settings(&mut client, &thread, "on-request").await;
+    assert_eq!(after, before);
+    assert!(client.close().await.success());
+    let [one, two] = ["one", "two"].map(|prompt| stage.asked(&thread, prompt));
+    assert_eq!(replaced(&two).len(), 1);
+    assert_eq!(settings(&two), settings(&one));
+    assert_eq!(one.json().unwrap()["reasoning"]["summary"], "detailed");
+    assert_eq!(told(&two, "Plan-words-20c4").len(), 1);
+}
+matrix!(renewal_keeps_what_no_resume_takes: http);
+
+async fn renewal_keeps_a_profile_by_its_name(case: Case) {
+    let stage = Stage::set(case).await;
+    write_profiles(&stage, ":workspace");
+    let mut client = stage.with_policy(OLD).start().await;
+    // A resume would have codex take the profile of the client's own config again.
+    let start = json!({"config": {"default_permissions": "open"}});
+    let thread = client.thread("thread/start", start).await;
+    turn(&mut client, &thread, "one").await;
+    for (prompt, policy) in [("two", NEW), ("three", OLD)] {
+        let chosen = json!({"permissions": "blind"});
+        client.turn_with(&thread, "chosen", chosen).await;
+        stage.policy(policy);
+        turn(&mut client, &thread, prompt).await;
+        assert_eq!(profile(&mut client, &thread).await, "blind", "{prompt}");
+    }
+    let none = json!({"sandboxPolicy": {"type": "readOnly"}});
+    client.turn_with(&thread, "none", none).await;
+    let before = state(&mut client, &thread).await;
+    stage.policy(NEW);
+    turn(&mut client, &thread, "four").await;
+    assert_eq!(profile(&mut client, &thread).await, Value::Null);
+    assert_eq!(state(&mut client, &thread).await, before);
+    stage.policy(OLD);
+    let chosen = json!({"permissions": "open"});
+    client.turn_with(&thread, "five", chosen).await;
+    assert_eq!(profile(&mut client, &thread).await, "open");
+    assert!(client.close().await.success());
+    assert_eq!(replaced(&stage.asked(&thread, "five")).len(), 4);
+}
+matrix!(renewal_keeps_a_profile_by_its_name: http);
 
 async fn renewal_keeps_environments(case: Case) {
     let stage = Stage::set(case).await;
