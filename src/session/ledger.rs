@@ -15,6 +15,7 @@ use crate::base::limits::{MAX_POLICY_BYTES, MAX_TOLD_THREADS};
 use crate::context::digest::Digest;
 use crate::context::orders::Text;
 use crate::session::documents::Documents;
+use crate::session::eligibility::Ineligible;
 use crate::session::methods::ThreadWay;
 use crate::session::opening::{KeptConfig, Opened, Opening};
 use crate::session::own::OwnId;
@@ -54,6 +55,10 @@ pub struct Told {
     pub(super) loaded: Option<Digest>,
     /// The policy in the text that it was loaded with.
     pub(super) policy_loaded: Option<Digest>,
+    /// Its last turn has failed: codex doesn't unload it.
+    pub(super) has_failed: bool,
+    /// The way that it is to go once it can be loaded anew, and what speaks against a route.
+    put_off: Option<(bool, Option<Ineligible>)>,
     /// How often codex has unloaded it.
     unloads: u64,
     /// A write that codex hasn't answered for.
@@ -174,6 +179,8 @@ impl Ledger {
             is_routed: opening.is_routed,
             loaded: Some(text.digest),
             policy_loaded: text.policy,
+            has_failed: false,
+            put_off: None,
             unloads: before
                 .as_ref()
                 .filter(|_| opening.way == ThreadWay::Resume)
@@ -328,6 +335,26 @@ impl Ledger {
         if let Some(told) = self.threads.find_mut(thread) {
             told.is_without_files = !has_files;
         }
+    }
+
+    /// Notes whether a thread's last turn has failed.
+    pub fn set_failed(&mut self, thread: &str, has_failed: bool) {
+        if let Some(told) = self.threads.find_mut(thread) {
+            told.has_failed = has_failed;
+        }
+    }
+
+    /// Notes which way a thread is to go later; none: it goes there now.
+    pub fn put_off(&mut self, thread: &str, way: Option<(bool, Option<Ineligible>)>) {
+        if let Some(told) = self.threads.find_mut(thread) {
+            told.put_off = way;
+        }
+    }
+
+    /// The way that a thread can go now, and couldn't before.
+    pub fn take_put_off(&mut self, thread: &str) -> Option<(bool, Option<Ineligible>)> {
+        let told = self.threads.find_mut(thread)?;
+        told.put_off.take_if(|_| !told.has_failed)
     }
 
     /// Notes the profile of permissions that is in force in a thread.

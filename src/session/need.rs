@@ -1,4 +1,7 @@
 //! What a thread needs so that its model goes by a text in its next turn.
+//!
+//! Codex unloads no thread whose last turn has failed (`systemError`; 0.155.1 and 0.171.0): such a
+//! thread is told the text, and stays on its way to the model until a turn has succeeded.
 
 use crate::context::orders::Text;
 use crate::session::ledger::{Ledger, Storage};
@@ -53,6 +56,12 @@ impl Ledger {
             let tell = Need::Steps(vec![Step::Tell]);
             return if is_seen { Need::Nothing } else { tell };
         }
+        if told.is_loaded && told.has_failed {
+            // Codex would keep it loaded. The model goes by the message; the rest follows behind the
+            // next turn that succeeds.
+            let tell = Need::Steps(vec![Step::Tell]);
+            return if is_seen { Need::Nothing } else { tell };
+        }
         let mut steps = Vec::new();
         // What was never written down can't be resumed; a message writes it down.
         let is_written = told.storage == Storage::Written;
@@ -70,5 +79,11 @@ impl Ledger {
             steps.push(Step::Part);
         }
         Need::Steps(steps)
+    }
+
+    /// Whether a thread that is resumed stays on its way, though it is meant to go another.
+    pub fn must_stay(&self, thread: &str, is_routed: bool) -> bool {
+        let told = self.find(thread);
+        told.is_some_and(|told| told.is_loaded && told.has_failed && told.is_routed != is_routed)
     }
 }

@@ -156,8 +156,15 @@ impl Session {
                 let id = result
                     .and_then(|result| member_text(line, &result, &["thread", "id"]))
                     .and_then(ThreadId::new);
+                let mut routed = routed;
                 if let Some(id) = &id {
-                    self.routes.opened(id, ineligible);
+                    let stays = self.ledger.must_stay(id.as_str(), routed);
+                    if !stays {
+                        self.routes.opened(id, ineligible);
+                    }
+                    let later = stays.then_some((routed, ineligible));
+                    self.ledger.put_off(id.as_str(), later);
+                    routed = routed != stays;
                     let (opening, text) = *telling;
                     self.ledger.opened(id, opening, &text, said);
                 }
@@ -253,22 +260,7 @@ impl Session {
                 self.ledger.reverted(thread);
             }
             CodexNotification::Settings => self.learn_settings(line, params, thread),
-            CodexNotification::StatusChanged => match text(&["status", "type"]).as_deref() {
-                Some("notLoaded") => {
-                    let ended = self.registry.rests(thread);
-                    self.end_given(thread, ended);
-                    self.ledger.unloaded(thread);
-                    // A renewal leaves the history as it is.
-                    if !self.ledger.is_renewing(thread) {
-                        self.delivery.lost(thread);
-                    }
-                }
-                Some("idle" | "systemError") => {
-                    let ended = self.registry.rests(thread);
-                    self.end_given(thread, ended);
-                }
-                Some(_) | None => {}
-            },
+            CodexNotification::StatusChanged => self.learn_status(line, params, thread),
             CodexNotification::ThreadGone => {
                 self.registry.gone(thread);
                 self.registrations.end_turn(thread, None);
@@ -286,6 +278,25 @@ impl Session {
                 if let Some(turn) = text(&["turn", "id"]).and_then(TurnId::new) {
                     self.registry.started(thread, turn);
                 }
+            }
+        }
+    }
+
+    fn learn_status(&mut self, line: &[u8], params: &Range<usize>, thread: &str) {
+        let status = member_text(line, params, &["status", "type"]);
+        let status = status.as_deref();
+        self.ledger
+            .set_failed(thread, status == Some("systemError"));
+        if !matches!(status, Some("notLoaded" | "idle" | "systemError")) {
+            return;
+        }
+        let ended = self.registry.rests(thread);
+        self.end_given(thread, ended);
+        if status == Some("notLoaded") {
+            self.ledger.unloaded(thread);
+            // A renewal leaves the history as it is.
+            if !self.ledger.is_renewing(thread) {
+                self.delivery.lost(thread);
             }
         }
     }

@@ -93,6 +93,22 @@ impl Session {
         }
         let thread = member_text(line, &request.params, &["threadId"]).and_then(ThreadId::new);
         if let Some(thread) = &thread
+            && let Some((routed, why_not)) = self.ledger.take_put_off(thread.as_str())
+        {
+            self.registry.set_routed(thread.as_str(), routed);
+            self.routes.opened(thread, why_not);
+        }
+        let known = thread
+            .as_ref()
+            .and_then(|it| self.registry.find(it.as_str()));
+        if let Some(why) = self
+            .routes
+            .of_account()
+            .filter(|_| known.is_some_and(|it| it.routed))
+        {
+            return self.refuse(request.id, Denial::RouteClosed(why));
+        }
+        if let Some(thread) = &thread
             && self.registry.find(thread.as_str()).is_none()
             && self.is_opening(thread)
         {

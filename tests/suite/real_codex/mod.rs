@@ -12,6 +12,7 @@ mod eligibility;
 mod gateway;
 mod injection;
 mod interrupts;
+mod moves;
 mod oversize;
 mod owned;
 mod passing;

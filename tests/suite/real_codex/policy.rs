@@ -171,6 +171,32 @@ async fn changed_policy_is_renewed_over_a_web_socket(case: Case) {
 }
 matrix!(changed_policy_is_renewed_over_a_web_socket: versions);
 
+async fn changed_policy_is_told_behind_a_failed_turn(case: Case) {
+    let stage = Stage::set(case).await;
+    let mut client = stage.with_policy(OLD).start().await;
+    let thread = client.thread("thread/start", json!({})).await;
+    turn(&mut client, &thread, "one").await;
+    let done = client.turn(&thread, "[fail]").await;
+    assert_eq!(done["status"], "failed", "{done}");
+    // Codex unloads no such thread: the text is told now, and loaded behind the next turn.
+    stage.policy(NEW);
+    turn(&mut client, &thread, "two").await;
+    turn(&mut client, &thread, "three").await;
+    story::compact(&mut client, &thread).await;
+    turn(&mut client, &thread, "four").await;
+    assert!(client.close().await.success());
+    for prompt in ["two", "three"] {
+        let said = replaced(&stage.asked(&thread, prompt));
+        assert!(
+            said.len() == 1 && said[0].contains(NEW),
+            "{prompt}: {said:?}"
+        );
+    }
+    let four = stage.asked(&thread, "four");
+    assert_eq!((copies(&four, NEW), copies(&four, OLD)), (1, 0));
+}
+matrix!(changed_policy_is_told_behind_a_failed_turn: http);
+
 async fn cold_resume_tells_the_text_again(case: Case) {
     let stage = Stage::set(case).await;
     let mut client = stage.with_policy(OLD).start().await;

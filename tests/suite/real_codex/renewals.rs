@@ -1,4 +1,4 @@
-//! What a renewal keeps, threads that move between a route and none, and turn kinds without a route.
+//! What a renewal keeps, and turn kinds without a route.
 
 use std::fs;
 use std::path::Path;
@@ -252,96 +252,6 @@ async fn policy_that_changes_before_the_first_turn_is_renewed(case: Case) {
     assert_eq!((copies(&three, NEW), copies(&three, OLD)), (1, 0));
 }
 matrix!(policy_that_changes_before_the_first_turn_is_renewed: http);
-
-/// Gives codex's configuration an endpoint of the user's own, or takes it away.
-fn own_endpoint(stage: &Stage, is_own: bool) {
-    let path = stage.codex_home.join("config.toml");
-    let text = fs::read_to_string(&path).unwrap();
-    let rest: Vec<&str> = text
-        .lines()
-        .filter(|line| !line.starts_with("openai_base_url"))
-        .collect();
-    let line = format!("openai_base_url = \"{}\"\n", stage.endpoint.base_url());
-    let line = if is_own { &*line } else { "" };
-    fs::write(path, format!("{line}{}\n", rest.join("\n"))).unwrap();
-}
-
-async fn thread_moves_between_a_route_and_none(case: Case) {
-    let stage = Stage::set(case).await;
-    persona::write(&stage);
-    own_endpoint(&stage, true);
-    let mut client = stage.relay().start().await;
-    let thread = client.thread("thread/start", json!({})).await;
-    turn(&mut client, &thread, "one").await;
-    assert!(client.close().await.success());
-    own_endpoint(&stage, false);
-    let resume = json!({"threadId": thread});
-    for (prompt, next) in [("two", "three"), ("four", "five")] {
-        let mut client = stage.relay().start().await;
-        client.thread("thread/resume", resume.clone()).await;
-        turn(&mut client, &thread, prompt).await;
-        turn(&mut client, &thread, next).await;
-        if prompt == "two" {
-            story::spawn_child(&mut client, &thread).await;
-        }
-        assert!(client.close().await.success());
-    }
-    let requests = stage.endpoint.model_requests();
-    for child in requests.iter().filter(|it| it.is_child()) {
-        assert_eq!(copies(child, MARKER), 0);
-    }
-    own_endpoint(&stage, true);
-    let mut client = stage.relay().start().await;
-    client.thread("thread/resume", resume).await;
-    turn(&mut client, &thread, "six").await;
-    story::compact(&mut client, &thread).await;
-    turn(&mut client, &thread, "seven").await;
-    assert!(client.close().await.success());
-    let one = stage.asked(&thread, "one");
-    assert_eq!(told(&one, MARKER).len(), 1);
-    assert!(!one.instructions().unwrap_or_default().contains(MARKER));
-    for prompt in ["two", "three", "four", "five"] {
-        let request = stage.asked(&thread, prompt);
-        let said = replaced(&request);
-        assert_eq!(said.len(), 1, "{prompt}: the section is withdrawn once");
-        assert!(said[0].starts_with("# Developer instructions withdrawn"));
-        assert!(request.instructions().unwrap().contains(MARKER));
-    }
-    let six = stage.asked(&thread, "six");
-    assert_eq!(replaced(&six).len(), 2);
-    assert!(replaced(&six)[1].contains(MARKER));
-    let seven = stage.asked(&thread, "seven");
-    assert_eq!(copies(&seven, MARKER), 1);
-    assert!(!seven.instructions().unwrap_or_default().contains(MARKER));
-}
-matrix!(thread_moves_between_a_route_and_none: http);
-
-async fn resume_of_a_loaded_thread_moves_it(case: Case) {
-    let stage = Stage::set(case).await;
-    persona::write(&stage);
-    let mut client = stage.relay().start().await;
-    let thread = client.thread("thread/start", json!({})).await;
-    turn(&mut client, &thread, "one").await;
-    let own = json!({"openai_base_url": stage.endpoint.base_url()});
-    let resume = json!({"threadId": thread, "config": own});
-    client.thread("thread/resume", resume).await;
-    turn(&mut client, &thread, "two").await;
-    turn(&mut client, &thread, "three").await;
-    let back = json!({"threadId": thread, "config": {}});
-    client.thread("thread/resume", back).await;
-    turn(&mut client, &thread, "four").await;
-    assert!(client.close().await.success());
-    let has = |prompt: &str| {
-        let request = stage.asked(&thread, prompt);
-        let instructions = request.instructions().unwrap_or_default().to_owned();
-        (instructions.contains(MARKER), replaced(&request).len())
-    };
-    assert_eq!(has("one"), (true, 0));
-    assert_eq!(has("two"), (false, 1));
-    assert_eq!(has("three"), (false, 1));
-    assert_eq!(has("four"), (true, 2));
-}
-matrix!(resume_of_a_loaded_thread_moves_it: http);
 
 fn write_skill(stage: &Stage) {
     fs::create_dir_all(stage.workspace.join("skills/knots")).unwrap();
