@@ -274,7 +274,17 @@ pub const MAX_EARLY_QUESTIONS: u32 = 256;
 pub const OVERLOAD_PAUSE: Duration = Duration::from_millis(50);
 
 /// Answers to requests of our own that wait to be taken.
-pub const MAX_OWN_ANSWERS: usize = 16;
+pub const MAX_OWN_ANSWERS: usize = 64;
+
+/// Lines of the client that wait for codex at once. / Over it no more are read; some answers that
+/// nobody waits for any more must fit beside theirs.
+pub const MAX_WAITING_LINES: usize = 32;
+
+/// Lines that stay behind those. / Over it no more are read.
+pub const MAX_HELD_LINES: usize = 256;
+
+/// The same in bytes, waiting lines included; one line may go over it.
+pub const MAX_HELD_BYTES: usize = 1024 * 1024;
 
 /// Requests of our own that nobody waits for, on their way to codex. / Over it they fail, and are
 /// due again at the thread's next turn.

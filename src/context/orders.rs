@@ -36,6 +36,7 @@ impl fmt::Debug for Orders {
         f.debug_struct("Orders")
             .field("policy_bytes", &self.policy.as_ref().map(|it| it.len()))
             .field("agents", &self.agents)
+            .field("has_document", &self.has_document)
             .finish()
     }
 }
@@ -44,6 +45,7 @@ impl fmt::Debug for Agents {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Agents")
             .field("bytes", &self.text.len())
+            .field("found_at", &self.found_at)
             .field("is_discovered", &self.is_discovered)
             .finish()
     }

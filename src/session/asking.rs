@@ -194,6 +194,7 @@ impl Session {
             question,
             id,
             patience: Patience::Long,
+            thread: None,
             then,
         })
     }

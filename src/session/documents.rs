@@ -71,11 +71,16 @@ impl Documents {
 
     /// Whether codex shows the workspace's document to a thread in `folder` under `profile`; none
     /// where it has to be asked.
-    pub fn shows(&self, agents: &Agents, folder: &Path, profile: Option<&str>) -> Option<bool> {
+    pub fn shows(
+        &self,
+        agents: &Agents,
+        folder: Option<&Path>,
+        profile: Option<&str>,
+    ) -> Option<bool> {
         let Some(at) = &agents.found_at else {
             return Some(false);
         };
-        let is_it = |it: &&Listing| it.profile.as_deref() == profile && it.folder == folder;
+        let is_it = |it: &&Listing| it.profile.as_deref() == profile && Some(&*it.folder) == folder;
         if let Some(listing) = self.listings.iter().find(is_it) {
             return Some(listing.shown.contains(at));
         }
@@ -135,7 +140,7 @@ mod tests {
     }
 
     fn shows(documents: &Documents, folder: &str, profile: Option<&str>) -> Option<bool> {
-        documents.shows(&agents(), Path::new(folder), profile)
+        documents.shows(&agents(), Some(Path::new(folder)), profile)
     }
 
     #[test]

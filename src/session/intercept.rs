@@ -85,6 +85,8 @@ pub struct Ask {
     pub id: OwnId,
     /// How long the line waits.
     pub patience: Patience,
+    /// The thread that it is about; none where what becomes of it may matter to every line.
+    pub thread: Option<ThreadId>,
     pub(super) then: Then,
 }
 

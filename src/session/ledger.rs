@@ -29,6 +29,10 @@ pub struct Ledger {
 }
 
 /// What is known of one thread.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "independent facts, not states"
+)]
 #[derive(Clone, Debug)]
 pub struct Told {
     /// The client's own developer instructions, else those of the user's configuration.

@@ -57,11 +57,12 @@ impl Session {
         // Not asked twice at a time.
         self.registry
             .note_memory_tools(thread.as_str(), Some(false));
-        self.tools.note(id, thread);
+        self.tools.note(id, thread.clone());
         ClientVerdict::Ask(Ask {
             question,
             id,
             patience: Patience::Short,
+            thread: Some(thread),
             then: Then::Remember(Box::new(ready)),
         })
     }

@@ -36,6 +36,39 @@ pub enum ThreadWay {
     Start,
 }
 
+/// What a line of the client that names no thread has to do with a thread that is being renewed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// It may change what holds for every thread.
+    Everything,
+    /// Nothing: it asks, or is about something of its own.
+    Nothing,
+    /// It asks about all threads, of which one would be missing.
+    Threads,
+}
+
+/// How far a `method` reaches that names no thread.
+pub fn reach(method: &str) -> Reach {
+    const OF_THEIR_OWN: [&str; 7] = [
+        "command/",
+        "feedback/",
+        "fs/",
+        "fuzzyFileSearch",
+        "relay/info",
+        "relay/status",
+        "thread/start",
+    ];
+    const ABOUT_THREADS: [&str; 3] = ["thread/list", "thread/loaded/list", "thread/search"];
+    let begins_like = |names: &[&str]| names.iter().any(|it| method.starts_with(it));
+    if begins_like(&ABOUT_THREADS) {
+        Reach::Threads
+    } else if begins_like(&OF_THEIR_OWN) || method.ends_with("/list") || method.ends_with("/read") {
+        Reach::Nothing
+    } else {
+        Reach::Everything
+    }
+}
+
 /// A notification of codex that teaches something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CodexNotification {

@@ -34,6 +34,7 @@ pub mod strays;
 pub mod tally;
 pub mod threads;
 pub mod turns;
+pub mod turnstile;
 mod updates;
 pub mod version;
 mod warnings;

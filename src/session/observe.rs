@@ -9,6 +9,7 @@ use serde_json::json;
 
 use crate::base::ids::{RequestId, ThreadId, TurnId};
 use crate::base::limits::MAX_KEPT_CONFIG_BYTES;
+use crate::session::admitted::Ticket;
 use crate::session::eligibility::{AccountKind, Ineligible};
 use crate::session::machine::{Meaning, Session};
 use crate::session::methods::{self, CodexNotification, CompactionIs};
@@ -126,11 +127,7 @@ impl Session {
             Meaning::Renewed(thread) => {
                 self.ledger.turn_answered(thread.as_str(), result.is_some());
             }
-            Meaning::Updated(before) => {
-                if result.is_none() {
-                    self.take_back(before);
-                }
-            }
+            Meaning::Updated(before) => self.settings_answered(before, result.is_some()),
             Meaning::Unsubscribed(thread) => {
                 if result.is_some() {
                     self.delivery.forget(thread.as_str());
@@ -138,7 +135,7 @@ impl Session {
                 }
             }
             Meaning::Thread {
-                routed,
+                mut routed,
                 ineligible,
                 snapshot,
                 mut habits,
@@ -156,19 +153,10 @@ impl Session {
                 let id = result
                     .and_then(|result| member_text(line, &result, &["thread", "id"]))
                     .and_then(ThreadId::new);
-                let mut routed = routed;
-                if let Some(id) = &id {
-                    let stays = self.ledger.must_stay(id.as_str(), routed);
-                    if !stays {
-                        self.routes.opened(id, ineligible);
-                    }
-                    let later = stays.then_some((routed, ineligible));
-                    self.ledger.put_off(id.as_str(), later);
-                    routed = routed != stays;
-                    let (opening, text) = *telling;
-                    self.ledger.opened(id, opening, &text, said);
-                }
                 if let Some(id) = id {
+                    routed = self.take_way(&id, (routed, ineligible));
+                    let (opening, text) = *telling;
+                    self.ledger.opened(&id, opening, &text, said);
                     if let Some(registered) = registered {
                         self.give_to_thread(&id, registered);
                     }
@@ -181,11 +169,31 @@ impl Session {
                 let turn = result
                     .and_then(|result| member_text(line, &result, &["turn", "id"]))
                     .and_then(TurnId::new);
-                self.name_account(thread.as_str(), turn.as_ref());
-                let ended = self.registry.answered(thread.as_str(), ticket, turn);
-                self.end_given(thread.as_str(), ended);
+                self.on_turn_answer(thread.as_str(), ticket, turn);
             }
         }
+    }
+
+    fn on_turn_answer(&mut self, thread: &str, ticket: Ticket, turn: Option<TurnId>) {
+        self.name_account(thread, turn.as_ref());
+        let ended = self.registry.answered(thread, ticket, turn);
+        self.end_given(thread, ended);
+    }
+
+    /// Notes which way a thread goes; gives whether it is on the route. One that codex keeps loaded
+    /// goes its new way later.
+    fn take_way(
+        &mut self,
+        id: &ThreadId,
+        (routed, ineligible): (bool, Option<Ineligible>),
+    ) -> bool {
+        let stays = self.ledger.must_stay(id.as_str(), routed);
+        if !stays {
+            self.routes.opened(id, ineligible);
+        }
+        let later = stays.then_some((routed, ineligible));
+        self.ledger.put_off(id.as_str(), later);
+        routed != stays
     }
 
     fn on_notification(&mut self, line: &Bytes, envelope: &Envelope, method: &str) -> CodexVerdict {

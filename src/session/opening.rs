@@ -15,6 +15,10 @@ use crate::wire::envelope::{member, text};
 use crate::wire::scan;
 
 /// What a client asks codex for when it starts, resumes or forks a thread.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "independent facts, not states"
+)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opening {
     /// How it comes to the thread.

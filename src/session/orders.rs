@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -183,10 +182,10 @@ impl Session {
             return self.deliver(line, ready);
         };
         let now = told.documents.profile.as_ref();
-        ready.turn.profile = profile_of_turn(line, &ready.turn.request.params, now);
+        ready.turn.renewed.profile = profile_of_turn(line, &ready.turn.request.params, now);
         let is_shown = shows(line, &ready, told);
         // Codex tells it when it loads the thread, once for a turn.
-        let must_ask = is_shown.is_none() && !ready.turn.is_checked;
+        let must_ask = is_shown.is_none() && !ready.turn.renewed.is_checked;
         let text = Self::text_of_turn(&ready, told, known.routed, is_shown);
         let is_subscribed = known.is_subscribed();
         let has_too_much = told.config == KeptConfig::TooLarge;
@@ -208,7 +207,7 @@ impl Session {
         let (orders, wish) = (&ready.orders, &ready.wish);
         let section = (!is_routed).then(|| ready.prepared.snapshot.text());
         // What can't be known is taken as where the file lies.
-        let is_shown = is_shown.unwrap_or(told.is_ephemeral());
+        let is_shown = is_shown.unwrap_or_else(|| told.is_ephemeral());
         Text::new(Parts {
             base: told.base.as_deref(),
             policy: told.policy.as_deref().or(orders.policy.as_deref()),
@@ -227,8 +226,8 @@ impl Session {
         let Some(step) = steps.pop_front() else {
             return self.deliver(line, ready);
         };
-        ready.turn.is_renewed = true;
-        let profile = ready.turn.profile.clone();
+        ready.turn.renewed.has_run = true;
+        let profile = ready.turn.renewed.profile.clone();
         let profile = profile.filter(|_| self.client.experimental_api);
         let (own, question) = self.ask_step(&ready.turn.thread, step, (&text, profile.as_deref()));
         let patience = match step {
@@ -248,6 +247,7 @@ impl Session {
             question,
             id: own,
             patience,
+            thread: Some(renewing.ready.turn.thread.clone()),
             then: Then::Renew(Box::new(renewing)),
         })
     }
@@ -312,7 +312,7 @@ impl Session {
             let lost = before
                 .as_ref()
                 .map(|before| before.lost(&now, self.client.experimental_api));
-            ready.turn.loses(lost.unwrap_or_default());
+            ready.turn.renewed.loses(lost.unwrap_or_default());
             if self.must_tell_another(line, &mut ready, &text, answer) {
                 return self.settle_orders(line, ready);
             }
@@ -338,7 +338,7 @@ impl Session {
         documents.learn(answer, &result, ready.orders.has_document);
         self.ledger.listed(thread, documents);
         let is_routed = self.registry.find(thread).is_some_and(|it| it.routed);
-        let is_first = !std::mem::replace(&mut ready.turn.is_checked, true);
+        let is_first = !std::mem::replace(&mut ready.turn.renewed.is_checked, true);
         let told = self.ledger.find(thread).filter(|_| is_first);
         told.is_some_and(|told| {
             let is_shown = shows(line, ready, told);
@@ -363,6 +363,7 @@ impl Session {
             question,
             id: own,
             patience: Patience::Renewal,
+            thread: Some(renewing.ready.turn.thread.clone()),
             then: Then::Renew(Box::new(renewing)),
         })
     }
@@ -389,8 +390,8 @@ fn shows(line: &Bytes, ready: &Ready, told: &Told) -> Option<bool> {
     if told.is_without_files {
         return Some(false);
     }
-    let folder = ready.wish.folder.as_deref().unwrap_or(Path::new(""));
-    let profile = ready.turn.profile.as_deref();
+    let folder = ready.wish.folder.as_deref();
+    let profile = ready.turn.renewed.profile.as_deref();
     let shows = told.documents.shows(agents, folder, profile);
     // In a folder that the turn itself goes to nobody has looked yet.
     let own = member(line, &ready.turn.request.params, &["cwd"]);

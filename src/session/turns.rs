@@ -28,10 +28,6 @@ use crate::wire::edit::Edit;
 use crate::wire::envelope::{Envelope, member_text};
 
 /// A turn that waits for its context.
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "independent facts, not states"
-)]
 #[derive(Debug, PartialEq)]
 pub(super) struct StartTurn {
     pub(super) request: Request,
@@ -43,17 +39,30 @@ pub(super) struct StartTurn {
     has_own: bool,
     /// Nobody has said that it has no tools for the memory.
     pub(super) may_have_memory: bool,
-    /// What a renewal of its thread has lost of its settings.
-    pub(super) lost: Vec<(String, Value)>,
-    /// Whether its thread was renewed for it.
-    pub(super) is_renewed: bool,
-    /// The profile of permissions that it runs under, as far as known.
+    /// What its thread needs first, and what has come of it.
+    pub(super) renewed: Renewed,
+}
+
+/// What a renewal for a turn has come to.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Renewed {
+    /// What it has lost of the thread's settings.
+    lost: Vec<(String, Value)>,
+    /// Whether there was one.
+    pub(super) has_run: bool,
+    /// The profile of permissions that the turn runs under, as far as known.
     pub(super) profile: Option<Arc<str>>,
-    /// Codex has told what it shows of AGENTS.md, in a renewal for this turn.
+    /// Codex has told what it shows of AGENTS.md, in this renewal.
     pub(super) is_checked: bool,
 }
 
-impl StartTurn {
+impl Renewed {
+    /// Has the turn set this, whatever a renewal has lost.
+    pub(super) fn sets(&mut self, name: &str, value: Value) {
+        self.lost.retain(|(known, _)| known != name);
+        self.lost.push((name.to_owned(), value));
+    }
+
     /// Notes what a renewal has lost; what one before it has lost is lost still.
     pub(super) fn loses(&mut self, lost: Vec<(String, Value)>) {
         for (name, value) in lost {
@@ -184,10 +193,7 @@ impl Session {
             is_given,
             has_own: member.context.is_some(),
             may_have_memory,
-            lost: Vec::new(),
-            is_renewed: false,
-            profile: None,
-            is_checked: false,
+            renewed: Renewed::default(),
         };
         let is_running = self
             .registry
@@ -249,6 +255,7 @@ impl Session {
             return self.admit(line, ready);
         }
         let (id, question) = self.ask_to_inject(&ready.turn.thread, &due);
+        let thread = Some(ready.turn.thread.clone());
         let then = Then::Start(Delivering {
             ready,
             files: due.into_iter().map(|it| it.path).collect(),
@@ -257,6 +264,7 @@ impl Session {
             question,
             id,
             patience: Patience::Long,
+            thread,
             then,
         })
     }
@@ -367,15 +375,14 @@ impl Session {
             request: Request { id, params },
             thread,
             scratch,
-            lost,
-            is_renewed,
+            renewed,
             ..
         } = turn;
-        let lost = renewal::still_lost(line, &params, lost);
+        let lost = renewal::still_lost(line, &params, renewed.lost);
         let mut edits = config_edit::settings(line, &params, &lost);
         edits.extend(scratch_edit(line, &params, scratch.as_deref()));
         let Some((generation, ticket)) = admitted else {
-            if is_renewed {
+            if renewed.has_run {
                 self.pending.settle(id, Meaning::Renewed(thread));
             }
             return rewritten(edits);

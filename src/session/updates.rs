@@ -59,7 +59,10 @@ impl Session {
     }
 
     /// Takes a change back that codex has refused.
-    pub(super) fn take_back(&mut self, before: Before) {
+    pub(super) fn settings_answered(&mut self, before: Before, is_ok: bool) {
+        if is_ok {
+            return;
+        }
         let thread = before.thread.as_str();
         self.ledger.set_profile(thread, before.profile);
         self.ledger.set_files(thread, !before.is_without_files);

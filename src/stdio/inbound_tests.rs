@@ -30,6 +30,8 @@ async fn overloaded_codex_is_asked_again() {
         own: own_end,
         calls: Calls::default(),
         budget: Budget::new(),
+        turnstile: Turnstile::default(),
+        waiting: WaitingLines::default(),
     };
     let (mut from_client, stdin) = duplex(4096);
     let (to_codex, mut codex) = duplex(4096);

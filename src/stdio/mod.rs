@@ -5,5 +5,6 @@ pub mod inbound;
 pub mod outbound;
 pub mod own;
 pub mod pipe;
+pub mod waiting;
 pub mod warner;
 pub mod writer;

@@ -24,6 +24,7 @@ mod refused;
 mod renewals;
 mod routes;
 mod scripts;
+mod side_by_side;
 mod supervision;
 mod threads;
 mod turn_kinds;
