@@ -388,5 +388,21 @@ impl Session {
 }
 
 #[cfg(test)]
+impl Config {
+    /// What the tests of this crate begin with.
+    pub fn of_tests(supplier: Supplier) -> Self {
+        Self {
+            base_url: "http://127.0.0.1:1/s/v1".to_owned(),
+            max_context_bytes: 100,
+            bar: None,
+            own_prefix: "own-".to_owned(),
+            supplier,
+            upstreams: Upstreams::default(),
+            notifications: false,
+        }
+    }
+}
+
+#[cfg(test)]
 #[path = "machine_tests.rs"]
 mod tests;

@@ -161,7 +161,7 @@ async fn copy_goes_with_the_profile_of_a_turn(case: Case) {
         ("blind again", Some("blind"), (false, true)),
     ];
     for (prompt, permissions, _) in steps {
-        let more = permissions.map_or(json!({}), |it| json!({"permissions": it}));
+        let more = permissions.map_or_else(|| json!({}), |it| json!({"permissions": it}));
         let done = client.turn_with(&thread, prompt, more).await;
         assert_eq!(done["status"], "completed", "{prompt}: {done}");
         if let Some(chosen) = permissions {
