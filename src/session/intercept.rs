@@ -111,6 +111,8 @@ pub(super) enum Then {
         /// The relay's own member, which was in it.
         member: RelayMember,
     },
+    /// The turn goes on, with a renewal of its thread or without.
+    Count(Box<Ready>),
     /// The turn starts once its thread's developer instructions are the current ones.
     Renew(Box<Renewing>),
     /// The thread is routed, unless something speaks against it.
@@ -270,6 +272,7 @@ impl Session {
             Then::Account { request, member } => {
                 self.go_on_with_account(line, request, member, answer)
             }
+            Then::Count(ready) => self.go_on_with_commands(line, *ready, answer),
             Then::Renew(renewing) => self.on_step_answer(line, *renewing, answer),
             Then::Route(asking) => self.on_route_answer(line, asking, answer),
             Then::Remember(ready) => self.go_on_with_tools(line, *ready),

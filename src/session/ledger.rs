@@ -61,6 +61,8 @@ pub struct Told {
     pub(super) policy_loaded: Option<Digest>,
     /// Its last turn has failed: codex doesn't unload it.
     pub(super) has_failed: bool,
+    /// Commands run in its background: it isn't unloaded for a text alone.
+    pub(super) is_busy: bool,
     /// The way that it is to go once it can be loaded anew, and what speaks against a route.
     put_off: Option<(bool, Option<Ineligible>)>,
     /// How often codex has unloaded it.
@@ -69,7 +71,7 @@ pub struct Told {
     pub(super) open: Option<Open>,
     /// Notifications that a resume of our own brings and that the client didn't ask for.
     strays: Strays,
-    /// What an ephemeral thread was told last, to be told again after a compaction.
+    /// What a thread was told last that couldn't be loaded with it, to be told again after a compaction.
     restored: Option<Arc<Text>>,
     /// Compactions that the client asked for.
     compactions: u8,
@@ -184,6 +186,7 @@ impl Ledger {
             loaded: Some(text.digest),
             policy_loaded: text.policy,
             has_failed: false,
+            is_busy: false,
             put_off: None,
             unloads: before
                 .as_ref()
@@ -226,7 +229,9 @@ impl Ledger {
             .expect(matches!(step, Step::Look | Step::Return));
         // A resume is judged by what was there before the thread was left.
         let before = told.open.take().filter(|_| step == Step::Return);
-        if (told.storage, step) == (Storage::Ephemeral, Step::Tell) {
+        // A compaction falls back on what is loaded, which is another text here.
+        let cannot_load = told.is_ephemeral() || told.must_stay_loaded();
+        if cannot_load && step == Step::Tell {
             told.restored = Some(Arc::new(text.clone()));
         }
         told.open = Some(Open {
@@ -345,6 +350,13 @@ impl Ledger {
     pub fn set_failed(&mut self, thread: &str, has_failed: bool) {
         if let Some(told) = self.threads.find_mut(thread) {
             told.has_failed = has_failed;
+        }
+    }
+
+    /// Notes whether commands run in a thread's background.
+    pub fn set_busy(&mut self, thread: &str, is_busy: bool) {
+        if let Some(told) = self.threads.find_mut(thread) {
+            told.is_busy = is_busy;
         }
     }
 
@@ -486,6 +498,7 @@ impl Told {
             Step::Return => {
                 self.is_loaded = true;
                 self.is_routed = open.is_routed;
+                self.restored = None;
                 self.loaded = Some(open.text);
                 self.policy_loaded = open.policy;
                 self.past.has_ours = true;

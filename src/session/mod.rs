@@ -2,6 +2,7 @@
 
 pub mod admitted;
 pub mod asking;
+mod commands;
 pub mod config_edit;
 pub mod decide;
 pub mod delivery;

@@ -1,10 +1,11 @@
 //! What a thread needs so that its model goes by a text in its next turn.
 //!
 //! Codex unloads no thread whose last turn has failed (`systemError`; 0.155.1 and 0.171.0): such a
-//! thread is told the text, and stays on its way to the model until a turn has succeeded.
+//! thread is told the text, and stays on its way to the model until a turn has succeeded. One with
+//! commands in its background is told the text too, since they would end with it.
 
 use crate::context::orders::Text;
-use crate::session::ledger::{Ledger, Storage};
+use crate::session::ledger::{Ledger, Storage, Told};
 use crate::session::renewal::{Step, Trouble};
 
 /// What a thread needs before its turn.
@@ -56,9 +57,9 @@ impl Ledger {
             let tell = Need::Steps(vec![Step::Tell]);
             return if is_seen { Need::Nothing } else { tell };
         }
-        if told.is_loaded && told.has_failed {
-            // Codex would keep it loaded. The model goes by the message; the rest follows behind the
-            // next turn that succeeds.
+        if told.must_stay_loaded() && (told.has_failed || is_on_its_way) {
+            // The model goes by the message; the rest follows at the first turn before which the
+            // thread can be loaded anew.
             let tell = Need::Steps(vec![Step::Tell]);
             return if is_seen { Need::Nothing } else { tell };
         }
@@ -85,5 +86,12 @@ impl Ledger {
     pub fn must_stay(&self, thread: &str, is_routed: bool) -> bool {
         let told = self.find(thread);
         told.is_some_and(|told| told.is_loaded && told.has_failed && told.is_routed != is_routed)
+    }
+}
+
+impl Told {
+    /// Whether codex can't, or shouldn't, unload it now.
+    pub fn must_stay_loaded(&self) -> bool {
+        self.is_loaded && (self.has_failed || self.is_busy)
     }
 }

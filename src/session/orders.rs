@@ -178,6 +178,10 @@ impl Session {
         if let Some(places) = places(line, &ready.turn.request.params) {
             self.ledger.set_files(thread, !places.are_elsewhere());
         }
+        if !ready.turn.renewed.has_counted {
+            // What was true before another turn need not be so any more.
+            self.ledger.set_busy(thread, false);
+        }
         let (Some(known), Some(told)) = (known, self.ledger.find(thread)) else {
             return self.deliver(line, ready);
         };
@@ -195,6 +199,7 @@ impl Session {
         match need {
             Need::Nothing => self.deliver(line, ready),
             Need::Refuse(trouble) => self.refuse_renewal(ready, trouble),
+            Need::Steps(steps) if self.must_count(&ready, &steps) => self.ask_for_commands(ready),
             Need::Steps(steps) if has_too_much && steps.contains(&Step::Return) => {
                 self.refuse_renewal(ready, Trouble::TooLarge)
             }
@@ -202,12 +207,19 @@ impl Session {
         }
     }
 
+    /// Whether codex must say first whether commands run that these steps would end.
+    fn must_count(&self, ready: &Ready, steps: &[Step]) -> bool {
+        steps.contains(&Step::Leave)
+            && self.client.experimental_api
+            && !ready.turn.renewed.has_counted
+    }
+
     /// The developer instructions that the thread of a turn needs.
     fn text_of_turn(ready: &Ready, told: &Told, is_routed: bool, is_shown: Option<bool>) -> Text {
         let (orders, wish) = (&ready.orders, &ready.wish);
         let section = (!is_routed).then(|| ready.prepared.snapshot.text());
         // What can't be known is taken as where the file lies.
-        let is_shown = is_shown.unwrap_or_else(|| told.is_ephemeral());
+        let is_shown = is_shown.unwrap_or_else(|| told.is_ephemeral() || told.must_stay_loaded());
         Text::new(Parts {
             base: told.base.as_deref(),
             policy: told.policy.as_deref().or(orders.policy.as_deref()),

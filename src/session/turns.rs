@@ -54,6 +54,8 @@ pub(super) struct Renewed {
     pub(super) profile: Option<Arc<str>>,
     /// Codex has told what it shows of AGENTS.md, in this renewal.
     pub(super) is_checked: bool,
+    /// Codex has told whether commands run in the thread's background.
+    pub(super) has_counted: bool,
 }
 
 impl Renewed {
