@@ -69,6 +69,18 @@ impl Documents {
         self.listings = listings.split_off(surplus);
     }
 
+    /// Takes it as shown where it lies, if codex has not told of this folder and profile.
+    pub fn suppose(&mut self, agents: &Agents, folder: Option<&Path>, profile: Option<&Arc<str>>) {
+        let name = profile.map(|it| &**it);
+        if let (None, Some(folder)) = (self.shows(agents, folder, name), folder) {
+            self.listings.push(Listing {
+                profile: profile.cloned(),
+                folder: folder.to_owned(),
+                shown: agents.found_at.clone().into_iter().collect(),
+            });
+        }
+    }
+
     /// Whether codex shows the workspace's document to a thread in `folder` under `profile`; none
     /// where it has to be asked.
     pub fn shows(
@@ -173,6 +185,18 @@ mod tests {
         let mut documents = Documents::default();
         learn(&mut documents, "null", "[]", false);
         assert_eq!(shows(&documents, "/ws/a", None), Some(true));
+    }
+
+    #[test]
+    fn what_codex_does_not_tell_is_asked_once() {
+        let mut documents = Documents::default();
+        let mine: Arc<str> = "mine".into();
+        let folder = Path::new("/ws/a");
+        documents.suppose(&agents(), Some(folder), Some(&mine));
+        assert_eq!(shows(&documents, "/ws/a", Some("mine")), Some(true));
+        learn(&mut documents, r#"{"id":"mine"}"#, "[]", true);
+        documents.suppose(&agents(), Some(folder), Some(&mine));
+        assert_eq!(shows(&documents, "/ws/a", Some("mine")), Some(false));
     }
 
     #[test]

@@ -218,12 +218,10 @@ impl Session {
     fn text_of_turn(ready: &Ready, told: &Told, is_routed: bool, is_shown: Option<bool>) -> Text {
         let (orders, wish) = (&ready.orders, &ready.wish);
         let section = (!is_routed).then(|| ready.prepared.snapshot.text());
-        // What can't be known is taken as where the file lies.
-        let is_shown = is_shown.unwrap_or_else(|| told.is_ephemeral() || told.must_stay_loaded());
         Text::new(Parts {
             base: told.base.as_deref(),
             policy: told.policy.as_deref().or(orders.policy.as_deref()),
-            agents: documents::copy(orders, wish.kind, is_routed, is_shown),
+            agents: documents::copy(orders, wish.kind, is_routed, is_shown == Some(true)),
             section,
         })
     }
@@ -348,6 +346,11 @@ impl Session {
         let thread = ready.turn.thread.as_str();
         let mut documents = Documents::default();
         documents.learn(answer, &result, ready.orders.has_document);
+        if let Some(agents) = &ready.orders.agents {
+            // Asked once and not told, it isn't asked at every turn.
+            let profile = ready.turn.renewed.profile.as_ref();
+            documents.suppose(agents, ready.wish.folder.as_deref(), profile);
+        }
         self.ledger.listed(thread, documents);
         let is_routed = self.registry.find(thread).is_some_and(|it| it.routed);
         let is_first = !std::mem::replace(&mut ready.turn.renewed.is_checked, true);
@@ -408,7 +411,9 @@ fn shows(line: &Bytes, ready: &Ready, told: &Told) -> Option<bool> {
     // In a folder that the turn itself goes to nobody has looked yet.
     let own = member(line, &ready.turn.request.params, &["cwd"]);
     let is_moving = own.is_some_and(|own| !scan::is_null(line, &own));
-    shows.or_else(|| is_moving.then_some(agents.is_discovered))
+    let cannot_ask =
+        told.is_ephemeral() || told.must_stay_loaded() || told.config == KeptConfig::TooLarge;
+    shows.or_else(|| (is_moving || cannot_ask).then_some(agents.is_discovered))
 }
 
 /// The developer instructions that the client itself gives: its own member beats its `config`.
