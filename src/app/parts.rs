@@ -29,12 +29,14 @@ use crate::relay::repack::Kept;
 use crate::session::eligibility::Ineligible;
 use crate::session::machine::{Config, Session, Upstreams};
 use crate::session::shared::SharedSession;
+use crate::session::turnstile::Turnstile;
 use crate::stdio::errors;
 use crate::stdio::inbound::{Inbound, Side};
 use crate::stdio::outbound::{Outbound, OutboundEnd, Own};
 use crate::stdio::own;
 use crate::stdio::pipe::Pipe;
 use crate::stdio::taking;
+use crate::stdio::waiting::WaitingLines;
 use crate::stdio::warner::Warner;
 use crate::stdio::writer::{self, OwnLines, Queued};
 use crate::upstream::calls::Calls;
@@ -141,6 +143,8 @@ pub async fn start(settings: Settings, codex_args: Vec<OsString>) -> Result<Part
         own: own_end,
         calls: calls.clone(),
         budget: budget.clone(),
+        turnstile: Turnstile::default(),
+        waiting: WaitingLines::default(),
     };
     let inbound = spawn_inbound(&mut streams, inbound, pipes.stdin, sending);
     let outbound = Outbound::new(

@@ -286,7 +286,17 @@ pub const MAX_EARLY_QUESTIONS: u32 = 256;
 pub const OVERLOAD_PAUSE: Duration = Duration::from_millis(50);
 
 /// Answers to requests of our own that wait to be taken.
-pub const MAX_OWN_ANSWERS: usize = 16;
+pub const MAX_OWN_ANSWERS: usize = 64;
+
+/// Lines of the client that wait for codex at once. / Over it no more are read; some answers that
+/// nobody waits for any more must fit beside theirs.
+pub const MAX_WAITING_LINES: usize = 32;
+
+/// Lines that stay behind those. / Over it no more are read.
+pub const MAX_HELD_LINES: usize = 256;
+
+/// The same in bytes, waiting lines included; one line may go over it.
+pub const MAX_HELD_BYTES: usize = 1024 * 1024;
 
 /// Requests of our own that nobody waits for, on their way to codex. / Over it they fail, and are
 /// due again at the thread's next turn.
@@ -305,6 +315,12 @@ pub const MAX_POLICY_BYTES: usize = 262_144;
 /// A client's `config` that is kept, to be given again when the thread is renewed; and what codex
 /// says of a thread's settings.
 pub const MAX_KEPT_CONFIG_BYTES: usize = 65_536;
+
+/// Profiles of permissions whose documents are remembered, for each thread.
+pub const MAX_KEPT_LISTINGS: usize = 4;
+
+/// Documents of a thread that are remembered. / Codex reads one for each folder on the way.
+pub const MAX_LISTED_DOCUMENTS: usize = 64;
 
 /// Codex's answer when it loads a thread anew. / It reads the whole history.
 pub const RENEWAL_DEADLINE: Duration = Duration::from_mins(1);

@@ -1,6 +1,7 @@
 //! What stands in a thread's developer instructions, and the message that takes an older text's place.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -12,8 +13,10 @@ use crate::context::digest::Digest;
 pub struct Orders {
     /// The developer policy: absent, in force, or withdrawn where it is empty.
     pub policy: Option<Arc<str>>,
-    /// The workspace's AGENTS.md, where there is one.
+    /// The workspace's AGENTS.md, where there is one and the thread's folder is known.
     pub agents: Option<Agents>,
+    /// Whether there is one, whatever the folder.
+    pub has_document: bool,
 }
 
 /// A bounded copy of the workspace's AGENTS.md.
@@ -21,7 +24,9 @@ pub struct Orders {
 pub struct Agents {
     /// The copy, between its markers.
     pub text: Arc<str>,
-    /// Whether codex finds the file itself, as long as the thread has a native file system.
+    /// The workspace, as the thread's folder or one above it; none where it is neither.
+    pub found_at: Option<PathBuf>,
+    /// Whether codex looks for the file there, as long as it may read it.
     pub is_discovered: bool,
 }
 
@@ -31,6 +36,7 @@ impl fmt::Debug for Orders {
         f.debug_struct("Orders")
             .field("policy_bytes", &self.policy.as_ref().map(|it| it.len()))
             .field("agents", &self.agents)
+            .field("has_document", &self.has_document)
             .finish()
     }
 }
@@ -39,6 +45,7 @@ impl fmt::Debug for Agents {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Agents")
             .field("bytes", &self.text.len())
+            .field("found_at", &self.found_at)
             .field("is_discovered", &self.is_discovered)
             .finish()
     }

@@ -76,8 +76,21 @@ impl OrdersFeed {
 
     fn read_now(&self, folder: Option<&Path>) -> Result<Orders, OrdersError> {
         let policy = self.policy.as_deref().map(policy).transpose()?.flatten();
-        let agents = folder.and_then(|folder| agents(self.workspace.as_deref()?, folder));
-        Ok(Orders { policy, agents })
+        let document = self.workspace.as_deref().and_then(document);
+        let has_document = document.is_some();
+        let agents = document.zip(folder).map(|(text, folder)| {
+            let found_at = self.workspace.as_deref().and_then(|it| above(it, folder));
+            Agents {
+                text,
+                is_discovered: found_at.is_some_and(|it| is_in_project(it, folder)),
+                found_at: found_at.map(Path::to_owned),
+            }
+        });
+        Ok(Orders {
+            policy,
+            agents,
+            has_document,
+        })
     }
 }
 
@@ -113,8 +126,8 @@ fn read_policy(path: &Path) -> Result<Option<Arc<str>>, PolicyFault> {
     Ok(Some(text.into()))
 }
 
-/// Copies the workspace's AGENTS.md, and tells whether a codex that works in `folder` finds it.
-fn agents(workspace: &Path, folder: &Path) -> Option<Agents> {
+/// Copies the workspace's AGENTS.md.
+fn document(workspace: &Path) -> Option<Arc<str>> {
     let root = Root::open(workspace).ok()?;
     let file = root.file(Path::new(AGENTS), Links::Inside).ok()??;
     let head = read_head(file, MAX_FILE_BYTES).ok()?;
@@ -126,23 +139,21 @@ fn agents(workspace: &Path, folder: &Path) -> Option<Agents> {
     let path = path.replace('&', "&amp;").replace('"', "&quot;");
     let text =
         format!("<agent_workspace_document path=\"{path}\">\n{text}\n</agent_workspace_document>");
-    Some(Agents {
-        text: text.into(),
-        is_discovered: is_discovered(workspace, folder),
-    })
+    Some(text.into())
+}
+
+/// The workspace as `folder` itself or one above it: codex takes a folder as it is named.
+fn above<'a>(workspace: &Path, folder: &'a Path) -> Option<&'a Path> {
+    let workspace = workspace.canonicalize().ok()?;
+    let is_it = |it: &&Path| it.canonicalize().is_ok_and(|it| it == workspace);
+    folder.ancestors().find(is_it)
 }
 
 /// Codex reads the documents of the folder that it works in and of the folders above it, up to the
 /// nearest one with a `.git`; without such a one, of its folder alone (0.155.1 and 0.171.0).
-fn is_discovered(workspace: &Path, folder: &Path) -> bool {
-    let (Ok(workspace), Ok(folder)) = (workspace.canonicalize(), folder.canonicalize()) else {
-        return false;
-    };
-    if workspace == folder {
-        return true;
-    }
+fn is_in_project(at: &Path, folder: &Path) -> bool {
     let project = folder.ancestors().find(|it| it.join(".git").exists());
-    folder.starts_with(&workspace) && project.is_some_and(|it| workspace.starts_with(it))
+    at == folder || project.is_some_and(|it| at.starts_with(it))
 }
 
 /// The document of rules.
@@ -179,7 +190,10 @@ mod tests {
         let at = |path: &str| outer.path().join(path);
         fs::create_dir_all(at("ws/below/deep")).unwrap();
         fs::create_dir_all(at("else")).unwrap();
-        let found = |folder: &str| is_discovered(&at("ws"), &at(folder));
+        let found = |folder: &str| {
+            let folder = at(folder);
+            above(&at("ws"), &folder).is_some_and(|it| is_in_project(it, &folder))
+        };
         assert!(found("ws"));
         assert!(!found("ws/below"), "there is no project");
         assert!(!found("else"));

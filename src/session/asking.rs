@@ -138,13 +138,7 @@ impl Session {
         answer: Option<&Bytes>,
     ) -> ClientVerdict {
         self.learn_account(answer.and_then(result));
-        match self.routes.of_account() {
-            Some(why) => {
-                let denial = Denial::RouteClosed(why);
-                self.refuse(request.id, denial)
-            }
-            None => self.on_turn_start(line, request, member),
-        }
+        self.on_turn_start(line, request, member)
     }
 
     pub(super) fn on_route_answer(
@@ -202,6 +196,7 @@ impl Session {
             question,
             id,
             patience: Patience::Long,
+            thread: None,
             then,
         })
     }

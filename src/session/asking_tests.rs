@@ -45,15 +45,7 @@ struct Talk {
 impl Talk {
     fn new() -> Self {
         Self {
-            session: Session::new(Config {
-                base_url: "http://127.0.0.1:7/secret/v1".to_owned(),
-                max_context_bytes: 100,
-                bar: None,
-                own_prefix: "own-".to_owned(),
-                supplier: Supplier::Workspace,
-                upstreams: Upstreams::default(),
-                notifications: false,
-            }),
+            session: Session::new(Config::of_tests(Supplier::Workspace)),
             account: r#"{"account":{"type":"apiKey"}}"#,
             requirements: r#"{"requirements":null}"#,
             asked: Vec::new(),
@@ -164,4 +156,4 @@ fn requirement_of_an_administrator_bars_every_thread() {
     assert_eq!(talk.asked, [""; 0]);
 }
 use crate::context::supplier::Supplier;
-use crate::session::machine::{Config, Upstreams};
+use crate::session::machine::Config;

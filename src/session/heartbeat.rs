@@ -55,8 +55,7 @@ impl Session {
                 "developer_instructions": guidance,
             },
         });
-        turn.lost.retain(|(name, _)| name != MEMBER);
-        turn.lost.push((MEMBER.to_owned(), mode));
+        turn.renewed.sets(MEMBER, mode);
         self.ledger.set_heartbeat(thread, guidance.is_some());
     }
 }

@@ -15,7 +15,6 @@ use crate::session::asking::Asking;
 use crate::session::eligibility::Ineligible;
 use crate::session::given_params::Excess;
 use crate::session::machine::{Client, Denial, Meaning, Session};
-use crate::session::memory::Remembering;
 use crate::session::methods::{self, ClientMethod, ThreadWay};
 use crate::session::orders::Renewing;
 use crate::session::own::OwnId;
@@ -23,7 +22,7 @@ use crate::session::reading::{ClientLine, Content, Request};
 use crate::session::relay_member::RelayMember;
 use crate::session::relay_methods::NewRegistration;
 use crate::session::threads::{OpenThread, Route};
-use crate::session::turns::{Delivering, StartTurn};
+use crate::session::turns::{Delivering, Ready, StartTurn};
 use crate::session::warnings;
 use crate::wire::edit::Edit;
 use crate::wire::envelope::{member, member_text, text};
@@ -88,6 +87,8 @@ pub struct Ask {
     pub id: OwnId,
     /// How long the line waits.
     pub patience: Patience,
+    /// The thread that it is about; none where what becomes of it may matter to every line.
+    pub thread: Option<ThreadId>,
     pub(super) then: Then,
 }
 
@@ -112,12 +113,14 @@ pub(super) enum Then {
         /// The relay's own member, which was in it.
         member: RelayMember,
     },
+    /// The turn goes on, with a renewal of its thread or without.
+    Count(Box<Ready>),
     /// The turn starts once its thread's developer instructions are the current ones.
     Renew(Box<Renewing>),
     /// The thread is routed, unless something speaks against it.
     Route(Asking),
     /// The turn goes on, with tools for the memory or without.
-    Remember(Remembering),
+    Remember(Box<Ready>),
     /// The turn starts, whether the thread was told of its references or not.
     Start(Delivering),
 }
@@ -287,9 +290,10 @@ impl Session {
             Then::Account { request, member } => {
                 self.go_on_with_account(line, request, member, answer)
             }
+            Then::Count(ready) => self.go_on_with_commands(line, *ready, answer),
             Then::Renew(renewing) => self.on_step_answer(line, *renewing, answer),
             Then::Route(asking) => self.on_route_answer(line, asking, answer),
-            Then::Remember(remembering) => self.go_on_with_tools(line, remembering),
+            Then::Remember(ready) => self.go_on_with_tools(line, *ready),
             Then::Start(delivering) => self.start_delivered(line, delivering, answer),
         }
     }
@@ -317,6 +321,7 @@ impl Session {
             ClientMethod::Thread(way) => self.on_thread(line, way, request, member),
             ClientMethod::TurnStart => self.on_turn_start(line, request, member),
             ClientMethod::TurnSteer => self.on_turn_steer(line, request),
+            ClientMethod::Settings => self.on_settings_update(line, request),
             ClientMethod::Revert => self.on_parting(line, request, Meaning::Reverted),
             ClientMethod::Unsubscribe => self.on_parting(line, request, Meaning::Unsubscribed),
         }

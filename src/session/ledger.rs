@@ -14,6 +14,8 @@ use crate::base::ids::ThreadId;
 use crate::base::limits::MAX_TOLD_THREADS;
 use crate::context::digest::Digest;
 use crate::context::orders::Text;
+use crate::session::documents::Documents;
+use crate::session::eligibility::Ineligible;
 use crate::session::methods::ThreadWay;
 use crate::session::opening::{Base, KeptConfig, Opened, Opening};
 use crate::session::own::OwnId;
@@ -27,6 +29,10 @@ pub struct Ledger {
 }
 
 /// What is known of one thread.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "independent facts, not states"
+)]
 #[derive(Clone, Debug)]
 pub struct Told {
     /// The client's own developer instructions, else those of the user's configuration.
@@ -41,23 +47,31 @@ pub struct Told {
     pub is_without_files: bool,
     /// What it is set to.
     pub set: Set,
-    storage: Storage,
-    past: Past,
+    /// What codex itself shows it of the workspace's AGENTS.md.
+    pub documents: Documents,
+    pub(super) storage: Storage,
+    pub(super) past: Past,
     /// It is in codex's memory.
-    is_loaded: bool,
+    pub(super) is_loaded: bool,
     /// It was loaded with the private route.
-    is_routed: bool,
+    pub(super) is_routed: bool,
     /// The text that codex falls back on.
-    loaded: Option<Digest>,
+    pub(super) loaded: Option<Digest>,
     /// The policy in the text that it was loaded with.
-    policy_loaded: Option<Digest>,
+    pub(super) policy_loaded: Option<Digest>,
+    /// Its last turn has failed: codex doesn't unload it.
+    pub(super) has_failed: bool,
+    /// Commands run in its background: it isn't unloaded for a text alone.
+    pub(super) is_busy: bool,
+    /// The way that it is to go once it can be loaded anew, and what speaks against a route.
+    put_off: Option<(bool, Option<Ineligible>)>,
     /// How often codex has unloaded it.
     unloads: u64,
     /// A write that codex hasn't answered for.
-    open: Option<Open>,
+    pub(super) open: Option<Open>,
     /// Notifications that a resume of our own brings and that the client didn't ask for.
     strays: Strays,
-    /// What an ephemeral thread was told last, to be told again after a compaction.
+    /// What a thread was told last that couldn't be loaded with it, to be told again after a compaction.
     restored: Option<Arc<Text>>,
     /// Compactions that the client asked for.
     compactions: u8,
@@ -77,7 +91,7 @@ pub struct Set {
 
 /// Whether codex can load a thread again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Storage {
+pub(super) enum Storage {
     /// Never.
     Ephemeral,
     /// Once it has written something of it down.
@@ -87,39 +101,28 @@ enum Storage {
 
 /// What stands in a thread's history.
 #[derive(Clone, Copy, Debug)]
-struct Past {
+pub(super) struct Past {
     /// The relay's own words are, or were, there.
-    has_ours: bool,
+    pub(super) has_ours: bool,
     /// There is more than one text.
     is_layered: bool,
     /// The last one, where that is proven.
-    seen: Option<Digest>,
+    pub(super) seen: Option<Digest>,
 }
 
 #[derive(Clone, Debug)]
-struct Open {
+pub(super) struct Open {
     own: OwnId,
     step: Step,
-    text: Digest,
+    pub(super) text: Digest,
     policy: Option<Digest>,
     is_routed: bool,
     unloads: u64,
     /// The history has lost something since.
     is_disturbed: bool,
     /// A turn waits for it; if not, codex has it before the next turn.
-    is_awaited: bool,
-    outcome: Option<Result<(), Trouble>>,
-}
-
-/// What a thread needs before its turn.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Need {
-    /// Nothing.
-    Nothing,
-    /// These steps, in order.
-    Steps(Vec<Step>),
-    /// The turn can't go on.
-    Refuse(Trouble),
+    pub(super) is_awaited: bool,
+    pub(super) outcome: Option<Result<(), Trouble>>,
 }
 
 impl Ledger {
@@ -143,7 +146,7 @@ impl Ledger {
             && let Some(known) = self.threads.find_mut(id)
             && known.is_loaded
         {
-            known.rejoined(opening);
+            known.rejoined(opening, said.documents);
             return;
         }
         let before = source.filter(|_| opening.way != ThreadWay::Start);
@@ -163,6 +166,7 @@ impl Ledger {
             kept: opening.kept,
             policy: opening.policy,
             is_without_files: said.is_without_files || opening.is_without_files,
+            documents: said.documents,
             set: Set {
                 settings: said.settings,
                 is_in_heartbeat: false,
@@ -181,6 +185,9 @@ impl Ledger {
             is_routed: opening.is_routed,
             loaded: Some(text.digest),
             policy_loaded: text.policy,
+            has_failed: false,
+            is_busy: false,
+            put_off: None,
             unloads: before
                 .as_ref()
                 .filter(|_| opening.way == ThreadWay::Resume)
@@ -207,54 +214,6 @@ impl Ledger {
         }
     }
 
-    /// What must happen so that the model of `thread` goes by `text` in its next turn.
-    ///
-    /// `is_routed` says which way it is meant to go: a thread that codex has in its memory keeps
-    /// the old one until it is loaded anew.
-    pub fn need(&self, thread: &str, text: &Text, is_routed: bool, is_subscribed: bool) -> Need {
-        let Some(told) = self.threads.find(thread) else {
-            return Need::Nothing;
-        };
-        let can_move = told.storage == Storage::Written || text.is_ours || told.past.has_ours;
-        let is_on_its_way =
-            told.is_routed == is_routed || told.storage == Storage::Ephemeral || !can_move;
-        if !text.is_ours && !told.past.has_ours && is_on_its_way {
-            return Need::Nothing;
-        }
-        let open = told.open.as_ref().filter(|open| open.outcome.is_none());
-        if open.is_some_and(|open| open.is_awaited) {
-            return Need::Refuse(Trouble::Unknown);
-        }
-        let is_sent = open.is_some_and(|open| open.text == text.digest);
-        let is_seen = is_sent || told.past.seen == Some(text.digest);
-        let is_ephemeral = told.storage == Storage::Ephemeral;
-        if is_ephemeral && told.policy_loaded != text.policy {
-            return Need::Refuse(Trouble::Ephemeral);
-        }
-        let is_current = told.is_loaded && told.loaded == Some(text.digest) && is_on_its_way;
-        if is_ephemeral || is_current {
-            let tell = Need::Steps(vec![Step::Tell]);
-            return if is_seen { Need::Nothing } else { tell };
-        }
-        let mut steps = Vec::new();
-        // What was never written down can't be resumed; a message writes it down.
-        let is_written = told.storage == Storage::Written;
-        if !is_written {
-            steps.push(Step::Tell);
-        }
-        if told.is_loaded {
-            steps.extend([Step::Look, Step::Leave]);
-        }
-        steps.push(Step::Return);
-        if is_written && !is_seen {
-            steps.push(Step::Tell);
-        }
-        if !is_subscribed {
-            steps.push(Step::Part);
-        }
-        Need::Steps(steps)
-    }
-
     /// Notes that codex was asked for a step.
     pub fn asked(
         &mut self,
@@ -270,7 +229,9 @@ impl Ledger {
             .expect(matches!(step, Step::Look | Step::Return));
         // A resume is judged by what was there before the thread was left.
         let before = told.open.take().filter(|_| step == Step::Return);
-        if (told.storage, step) == (Storage::Ephemeral, Step::Tell) {
+        // A compaction falls back on what is loaded, which is another text here.
+        let cannot_load = told.is_ephemeral() || told.must_stay_loaded();
+        if cannot_load && step == Step::Tell {
             told.restored = Some(Arc::new(text.clone()));
         }
         told.open = Some(Open {
@@ -385,6 +346,47 @@ impl Ledger {
         }
     }
 
+    /// Notes whether a thread's last turn has failed.
+    pub fn set_failed(&mut self, thread: &str, has_failed: bool) {
+        if let Some(told) = self.threads.find_mut(thread) {
+            told.has_failed = has_failed;
+        }
+    }
+
+    /// Notes whether commands run in a thread's background.
+    pub fn set_busy(&mut self, thread: &str, is_busy: bool) {
+        if let Some(told) = self.threads.find_mut(thread) {
+            told.is_busy = is_busy;
+        }
+    }
+
+    /// Notes which way a thread is to go later; none: it goes there now.
+    pub fn put_off(&mut self, thread: &str, way: Option<(bool, Option<Ineligible>)>) {
+        if let Some(told) = self.threads.find_mut(thread) {
+            told.put_off = way;
+        }
+    }
+
+    /// The way that a thread can go now, and couldn't before.
+    pub fn take_put_off(&mut self, thread: &str) -> Option<(bool, Option<Ineligible>)> {
+        let told = self.threads.find_mut(thread)?;
+        told.put_off.take_if(|_| !told.has_failed)
+    }
+
+    /// Notes the profile of permissions that is in force in a thread.
+    pub fn set_profile(&mut self, thread: &str, profile: Option<Arc<str>>) {
+        if let Some(told) = self.threads.find_mut(thread) {
+            told.documents.profile = profile;
+        }
+    }
+
+    /// Notes what codex shows a thread, and under which profile.
+    pub fn listed(&mut self, thread: &str, documents: Documents) {
+        if let Some(told) = self.threads.find_mut(thread) {
+            told.listed(documents);
+        }
+    }
+
     /// Notes whether a thread's collaboration mode is the one of a heartbeat.
     pub fn set_heartbeat(&mut self, thread: &str, is_in_heartbeat: bool) {
         if let Some(told) = self.threads.find_mut(thread) {
@@ -453,6 +455,11 @@ impl Told {
         }
     }
 
+    /// Whether codex never writes it down.
+    pub fn is_ephemeral(&self) -> bool {
+        self.storage == Storage::Ephemeral
+    }
+
     /// Whether the relay's own words are, or were, in its history.
     pub fn has_ours(&self) -> bool {
         self.past.has_ours
@@ -460,7 +467,8 @@ impl Told {
 
     /// Notes that a client resumed the thread while it was loaded: codex takes nothing new for it, so
     /// what is new goes into what it is renewed with.
-    fn rejoined(&mut self, opening: Opening) {
+    fn rejoined(&mut self, opening: Opening, documents: Documents) {
+        self.listed(documents);
         self.policy = opening.policy.or_else(|| self.policy.take());
         if self.is_routed != opening.is_routed && opening.config != KeptConfig::Absent {
             // It goes another way from now on: the one that the client has told here.
@@ -471,6 +479,11 @@ impl Told {
         }
         // Whoever resumes a thread takes it as it is: no late answer is waited for.
         self.open = None;
+    }
+
+    fn listed(&mut self, documents: Documents) {
+        let older = std::mem::replace(&mut self.documents, documents);
+        self.documents.keep_older(older);
     }
 
     fn settle(&mut self, open: &Open, is_ok: bool) -> Result<(), Trouble> {
@@ -485,6 +498,7 @@ impl Told {
             Step::Return => {
                 self.is_loaded = true;
                 self.is_routed = open.is_routed;
+                self.restored = None;
                 self.loaded = Some(open.text);
                 self.policy_loaded = open.policy;
                 self.past.has_ours = true;

@@ -1,5 +1,6 @@
 use super::*;
 use crate::context::orders::Parts;
+use crate::session::need::Need;
 use crate::session::own::OwnRequests;
 
 struct Story {
@@ -26,6 +27,7 @@ fn opening(way: ThreadWay, source: Option<&str>) -> Opening {
         policy: None,
         is_without_files: false,
         is_routed: true,
+        has_document: false,
     }
 }
 
@@ -54,7 +56,7 @@ impl Story {
     }
 
     fn need(&self, policy: Option<&str>) -> Need {
-        self.ledger.need("t", &text(policy), true, true)
+        self.ledger.need("t", &text(policy), (true, true), false)
     }
 
     fn ask(&mut self, step: Step, policy: Option<&str>) -> OwnId {
@@ -108,7 +110,7 @@ fn thread_that_never_had_ours_is_none_of_our_business() {
     let resume = opening(ThreadWay::Resume, Some("c"));
     let said = Opened::default;
     story.ledger.opened(&id("c"), resume, &text(None), said());
-    let need = story.ledger.need("c", &text(None), true, true);
+    let need = story.ledger.need("c", &text(None), (true, true), false);
     assert_eq!(need, Need::Nothing);
 }
 
@@ -127,7 +129,9 @@ fn cold_resume_is_told_unless_its_text_is_proven() {
     story
         .ledger
         .opened(&id("c"), resume("c"), &text(Some("a")), said());
-    let need = story.ledger.need("c", &text(Some("a")), true, true);
+    let need = story
+        .ledger
+        .need("c", &text(Some("a")), (true, true), false);
     assert_eq!(need, steps(&[Step::Tell]));
     story.ledger.unloaded("t");
     story
@@ -172,7 +176,11 @@ fn fork_has_the_past_of_its_source() {
         .ledger
         .opened(&id("p"), part, &text(Some("a")), said());
     story.ledger.opened(&id("n"), fork, &text(None), said());
-    let need = |thread, policy| story.ledger.need(thread, &text(policy), true, true);
+    let need = |thread, policy| {
+        story
+            .ledger
+            .need(thread, &text(policy), (true, true), false)
+    };
     assert_eq!(need("f", Some("a")), Need::Nothing);
     assert_eq!(need("p", Some("a")), steps(&[Step::Tell]));
     assert_eq!(
@@ -294,7 +302,7 @@ fn ephemeral_thread_takes_another_section_and_no_other_policy() {
             ..Parts::default()
         })
     };
-    let need = |story: &Story, section| story.ledger.need("t", &with(section), true, true);
+    let need = |story: &Story, section| story.ledger.need("t", &with(section), (true, true), false);
     let tell = |story: &mut Story, section| {
         let (own, _) = story.own.ask_raw("thread/inject_items", b"{}");
         let text = with(section);
@@ -313,9 +321,11 @@ fn ephemeral_thread_takes_another_section_and_no_other_policy() {
 #[test]
 fn thread_moves_to_another_way_when_it_is_loaded_anew() {
     let mut story = Story::started(None);
-    let need = story.ledger.need("t", &text(None), false, true);
+    let need = story.ledger.need("t", &text(None), (false, true), false);
     assert_eq!(need, steps(&[Step::Look, Step::Leave, Step::Return]));
-    let unsubscribed = story.ledger.need("t", &text(Some("a")), true, false);
+    let unsubscribed = story
+        .ledger
+        .need("t", &text(Some("a")), (true, false), false);
     let parting = [
         Step::Look,
         Step::Leave,

@@ -17,11 +17,11 @@ use crate::session::admitted::Ticket;
 use crate::session::decide::{self, Decision, ParentRequest, Purpose};
 use crate::session::delivery::Delivery;
 use crate::session::eligibility::Ineligible;
+use crate::session::errands::Errand;
 use crate::session::ledger::Ledger;
 use crate::session::memory::ToolQuestions;
 use crate::session::methods::ThreadWay;
 use crate::session::opening::Opening;
-use crate::session::orders::Errand;
 use crate::session::own::{OwnId, OwnRequests};
 use crate::session::pending::Pending;
 use crate::session::registrations::{Registered, Registrations};
@@ -31,6 +31,7 @@ use crate::session::renewal::Trouble;
 use crate::session::routes::Routes;
 use crate::session::tally::ContextAccount;
 use crate::session::threads::Habits;
+use crate::session::updates::Before;
 use crate::session::version::CodexVersion;
 use crate::session::warnings::Warnings;
 
@@ -137,6 +138,8 @@ pub(super) enum Meaning {
         ticket: Ticket,
     },
     Unsubscribed(ThreadId),
+    /// Settings of a thread, which stay what they were where codex refuses others.
+    Updated(Before),
 }
 
 /// Something that a person may want to know: the driver logs it.
@@ -381,6 +384,22 @@ impl Session {
             limit,
             sections,
         })
+    }
+}
+
+#[cfg(test)]
+impl Config {
+    /// What the tests of this crate begin with.
+    pub fn of_tests(supplier: Supplier) -> Self {
+        Self {
+            base_url: "http://127.0.0.1:1/s/v1".to_owned(),
+            max_context_bytes: 100,
+            bar: None,
+            own_prefix: "own-".to_owned(),
+            supplier,
+            upstreams: Upstreams::default(),
+            notifications: false,
+        }
     }
 }
 

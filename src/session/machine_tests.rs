@@ -9,8 +9,6 @@ use crate::session::intercept::ClientVerdict;
 use crate::session::observe::CodexVerdict;
 use crate::wire::edit::apply;
 
-const URL: &str = "http://127.0.0.1:1/s/v1";
-
 struct Story {
     session: Session,
     admitted: u32,
@@ -21,15 +19,7 @@ struct Story {
 impl Story {
     fn new(experimental: bool) -> Self {
         let mut story = Self {
-            session: Session::new(Config {
-                base_url: URL.to_owned(),
-                max_context_bytes: 100,
-                bar: None,
-                own_prefix: "own-".to_owned(),
-                supplier: Supplier::Workspace,
-                upstreams: Upstreams::default(),
-                notifications: false,
-            }),
+            session: Session::new(Config::of_tests(Supplier::Workspace)),
             admitted: 0,
             config: "{}",
         };

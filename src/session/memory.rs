@@ -13,7 +13,6 @@ use serde_json::{Value, json};
 use crate::base::ids::ThreadId;
 use crate::base::limits::{MAX_EARLY_QUESTIONS, MAX_OWN_ANSWERS};
 use crate::context::fragment::MEMORY_FILE;
-use crate::context::orders::Orders;
 use crate::context::wish::Wish;
 use crate::session::intercept::{Ask, ClientVerdict, Patience, Prepare, Target, Then};
 use crate::session::machine::Session;
@@ -21,13 +20,6 @@ use crate::session::own::OwnId;
 use crate::session::threads::MEMORY_TOOLS;
 use crate::session::turns::Ready;
 use crate::wire::envelope::{Envelope, member};
-
-/// A turn whose thread may have tools for the memory.
-#[derive(Debug, PartialEq)]
-pub(super) struct Remembering {
-    ready: Ready,
-    orders: Orders,
-}
 
 /// Questions whose answers say which tools a thread has.
 #[derive(Debug, Default)]
@@ -58,29 +50,25 @@ impl Session {
         is_open && shows_it && is_unknown && !self.is_silent
     }
 
-    pub(super) fn ask_for_tools(&mut self, ready: Ready, orders: Orders) -> ClientVerdict {
+    pub(super) fn ask_for_tools(&mut self, ready: Ready) -> ClientVerdict {
         let thread = ready.turn.thread.clone();
         let params = json!({ "threadId": thread.as_str(), "detail": "toolsAndAuthOnly" });
         let (id, question) = self.own.ask("mcpServerStatus/list", &params);
         // Not asked twice at a time.
         self.registry
             .note_memory_tools(thread.as_str(), Some(false));
-        self.tools.note(id, thread);
+        self.tools.note(id, thread.clone());
         ClientVerdict::Ask(Ask {
             question,
             id,
             patience: Patience::Short,
-            then: Then::Remember(Remembering { ready, orders }),
+            thread: Some(thread),
+            then: Then::Remember(Box::new(ready)),
         })
     }
 
     /// Goes on with the turn: with another context where the thread has the tools.
-    pub(super) fn go_on_with_tools(
-        &mut self,
-        line: &Bytes,
-        remembering: Remembering,
-    ) -> ClientVerdict {
-        let Remembering { ready, orders } = remembering;
+    pub(super) fn go_on_with_tools(&mut self, line: &Bytes, ready: Ready) -> ClientVerdict {
         let known = self.registry.find(ready.turn.thread.as_str());
         if known.is_some_and(|known| known.habits.memory_tools == Some(true)) {
             let wish = Wish {
@@ -90,7 +78,7 @@ impl Session {
             let target = Target::Turn(ready.turn);
             return ClientVerdict::Prepare(Prepare::new(wish, target));
         }
-        self.settle_orders(line, ready, &orders)
+        self.settle_orders(line, ready)
     }
 
     /// Learns from codex's answer to a question of ours, in time or not.

@@ -13,6 +13,8 @@ pub enum ClientMethod {
     Interrupt,
     /// `thread/revert`, `thread/rollback`: what a thread was told may be gone.
     Revert,
+    /// `thread/settings/update`: what the next turn goes by.
+    Settings,
     /// `thread/start`, `thread/resume`, `thread/fork`: get the route.
     Thread(ThreadWay),
     /// `turn/start`: gets a context and a generation.
@@ -32,6 +34,39 @@ pub enum ThreadWay {
     Resume,
     /// `thread/start`
     Start,
+}
+
+/// What a line of the client that names no thread has to do with a thread that is being renewed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// It may change what holds for every thread.
+    Everything,
+    /// Nothing: it asks, or is about something of its own.
+    Nothing,
+    /// It asks about all threads, of which one would be missing.
+    Threads,
+}
+
+/// How far a `method` reaches that names no thread.
+pub fn reach(method: &str) -> Reach {
+    const OF_THEIR_OWN: [&str; 7] = [
+        "command/",
+        "feedback/",
+        "fs/",
+        "fuzzyFileSearch",
+        "relay/info",
+        "relay/status",
+        "thread/start",
+    ];
+    const ABOUT_THREADS: [&str; 3] = ["thread/list", "thread/loaded/list", "thread/search"];
+    let begins_like = |names: &[&str]| names.iter().any(|it| method.starts_with(it));
+    if begins_like(&ABOUT_THREADS) {
+        Reach::Threads
+    } else if begins_like(&OF_THEIR_OWN) || method.ends_with("/list") || method.ends_with("/read") {
+        Reach::Nothing
+    } else {
+        Reach::Everything
+    }
 }
 
 /// A notification of codex that teaches something.
@@ -75,6 +110,7 @@ pub fn of_client(method: &str) -> Option<ClientMethod> {
         "thread/resume" => Some(ClientMethod::Thread(ThreadWay::Resume)),
         "thread/fork" => Some(ClientMethod::Thread(ThreadWay::Fork)),
         "thread/revert" | "thread/rollback" => Some(ClientMethod::Revert),
+        "thread/settings/update" => Some(ClientMethod::Settings),
         "thread/unsubscribe" => Some(ClientMethod::Unsubscribe),
         "turn/interrupt" => Some(ClientMethod::Interrupt),
         "turn/start" => Some(ClientMethod::TurnStart),

@@ -1,12 +1,14 @@
 //! Codex to client: what each line teaches, and whether the client sees it.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use serde_json::json;
 
 use crate::base::ids::{RequestId, ThreadId, TurnId};
 use crate::base::limits::MAX_KEPT_CONFIG_BYTES;
+use crate::session::admitted::Ticket;
 use crate::session::eligibility::{AccountKind, Ineligible};
 use crate::session::machine::{Meaning, Session};
 use crate::session::methods::{self, CodexNotification, CompactionIs};
@@ -132,6 +134,7 @@ impl Session {
             Meaning::Renewed(thread) => {
                 self.ledger.turn_answered(thread.as_str(), result.is_some());
             }
+            Meaning::Updated(before) => self.settings_answered(before, result.is_some()),
             Meaning::Unsubscribed(thread) => {
                 if result.is_some() {
                     self.delivery.forget(thread.as_str());
@@ -139,7 +142,7 @@ impl Session {
                 }
             }
             Meaning::Thread {
-                routed,
+                mut routed,
                 ineligible,
                 snapshot,
                 mut habits,
@@ -148,18 +151,17 @@ impl Session {
                 account,
             } => {
                 self.openings += 1;
-                let said = Opened::read(line, result);
+                let has_document = telling.0.has_document;
+                let said = Opened::read(line, result, has_document);
                 let folder = result.and_then(|result| member_text(line, result, &["cwd"]));
                 habits.folder = folder.map(PathBuf::from).or(habits.folder);
                 let id = result
                     .and_then(|result| member_text(line, result, &["thread", "id"]))
                     .and_then(ThreadId::new);
-                if let Some(id) = &id {
-                    self.routes.opened(id, ineligible);
-                    let (opening, text) = *telling;
-                    self.ledger.opened(id, opening, &text, said);
-                }
                 if let Some(id) = id {
+                    routed = self.take_way(&id, (routed, ineligible));
+                    let (opening, text) = *telling;
+                    self.ledger.opened(&id, opening, &text, said);
                     if let Some(registered) = registered {
                         self.give_to_thread(&id, registered);
                     }
@@ -172,11 +174,31 @@ impl Session {
                 let turn = result
                     .and_then(|result| member_text(line, result, &["turn", "id"]))
                     .and_then(TurnId::new);
-                self.name_account(thread.as_str(), turn.as_ref());
-                let ended = self.registry.answered(thread.as_str(), ticket, turn);
-                self.end_given(thread.as_str(), ended);
+                self.on_turn_answer(thread.as_str(), ticket, turn);
             }
         }
+    }
+
+    fn on_turn_answer(&mut self, thread: &str, ticket: Ticket, turn: Option<TurnId>) {
+        self.name_account(thread, turn.as_ref());
+        let ended = self.registry.answered(thread, ticket, turn);
+        self.end_given(thread, ended);
+    }
+
+    /// Notes which way a thread goes; gives whether it is on the route. One that codex keeps loaded
+    /// goes its new way later.
+    fn take_way(
+        &mut self,
+        id: &ThreadId,
+        (routed, ineligible): (bool, Option<Ineligible>),
+    ) -> bool {
+        let stays = self.ledger.must_stay(id.as_str(), routed);
+        if !stays {
+            self.routes.opened(id, ineligible);
+        }
+        let later = stays.then_some((routed, ineligible));
+        self.ledger.put_off(id.as_str(), later);
+        routed != stays
     }
 
     fn on_notification(&mut self, line: &Bytes, read: &CodexLine, method: &str) -> CodexVerdict {
@@ -245,22 +267,7 @@ impl Session {
                 self.ledger.reverted(thread);
             }
             CodexNotification::Settings => self.learn_settings(line, params, thread),
-            CodexNotification::StatusChanged => match text(&["status", "type"]).as_deref() {
-                Some("notLoaded") => {
-                    let ended = self.registry.rests(thread);
-                    self.end_given(thread, ended);
-                    self.ledger.unloaded(thread);
-                    // A renewal leaves the history as it is.
-                    if !self.ledger.is_renewing(thread) {
-                        self.delivery.lost(thread);
-                    }
-                }
-                Some("idle" | "systemError") => {
-                    let ended = self.registry.rests(thread);
-                    self.end_given(thread, ended);
-                }
-                Some(_) | None => {}
-            },
+            CodexNotification::StatusChanged => self.learn_status(line, params, thread),
             CodexNotification::ThreadGone => {
                 self.registry.gone(thread);
                 self.registrations.end_turn(thread, None);
@@ -282,11 +289,35 @@ impl Session {
         }
     }
 
+    fn learn_status(&mut self, line: &[u8], params: &Known, thread: &str) {
+        let status = member_text(line, params, &["status", "type"]);
+        let status = status.as_deref();
+        self.ledger
+            .set_failed(thread, status == Some("systemError"));
+        if !matches!(status, Some("notLoaded" | "idle" | "systemError")) {
+            return;
+        }
+        let ended = self.registry.rests(thread);
+        self.end_given(thread, ended);
+        if status == Some("notLoaded") {
+            self.ledger.unloaded(thread);
+            // A renewal leaves the history as it is.
+            if !self.ledger.is_renewing(thread) {
+                self.delivery.lost(thread);
+            }
+        }
+    }
+
     fn learn_settings(&mut self, line: &[u8], params: &Known, thread: &str) {
         let settings = member(line, params, &["threadSettings"]).and_then(|at| line.get(at));
         if let Some(settings) = settings.filter(|it| it.len() <= MAX_KEPT_CONFIG_BYTES) {
             self.ledger
                 .settled(thread, Bytes::copy_from_slice(settings));
+        }
+        if let Some(profile) = member(line, params, &["threadSettings", "activePermissionProfile"])
+        {
+            let id = member_text(line, &profile, &["id"]);
+            self.ledger.set_profile(thread, id.map(Arc::from));
         }
         if let Some(folder) = member_text(line, params, &["threadSettings", "cwd"]) {
             self.registry.note_folder(thread, folder.into());

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::base::ids::ThreadId;
 use crate::base::limits::{MAX_KEPT_CONFIG_BYTES, MAX_POLICY_BYTES};
+use crate::session::documents::Documents;
 use crate::session::methods::{INSTRUCTIONS_MEMBER, ThreadWay};
 use crate::wire::envelope::{member, member_text, text};
 use crate::wire::known::Place;
@@ -16,6 +17,10 @@ use crate::wire::literal;
 use crate::wire::scan::{self, Elements};
 
 /// What a client asks codex for when it starts, resumes or forks a thread.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "independent facts, not states"
+)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opening {
     /// How it comes to the thread.
@@ -38,6 +43,8 @@ pub struct Opening {
     pub is_without_files: bool,
     /// Whether it is given the private route.
     pub is_routed: bool,
+    /// Whether the workspace has an AGENTS.md.
+    pub has_document: bool,
 }
 
 /// Developer instructions that aren't the relay's.
@@ -156,11 +163,17 @@ pub struct Opened {
     pub history: Option<PathBuf>,
     /// Its model and the like, as `thread/settings/updated` would tell them.
     pub settings: Option<Bytes>,
+    /// The documents that codex shows it.
+    pub documents: Documents,
 }
 
 impl Opened {
-    /// Reads the result of codex's answer.
-    pub fn read(line: &Bytes, result: Option<&impl Place>) -> Self {
+    /// Reads the result of codex's answer; with `has_document` the workspace has an AGENTS.md.
+    pub fn read(line: &Bytes, result: Option<&impl Place>, has_document: bool) -> Self {
+        let mut documents = Documents::default();
+        if let Some(result) = result {
+            documents.learn(line, result, has_document);
+        }
         let find = |name| member(line, result?, &["thread", name]);
         let is_true = |at: Range<usize>| line.get(at) == Some(b"true");
         let settings = [("model", "model"), ("effort", "reasoningEffort")]
@@ -173,6 +186,7 @@ impl Opened {
             });
         let settings: Map<String, Value> = settings.collect();
         Self {
+            documents,
             settings: Some(Value::Object(settings).to_string().into())
                 .filter(|it: &Bytes| it.len() <= MAX_KEPT_CONFIG_BYTES),
             is_ephemeral: find("ephemeral").is_some_and(is_true),

@@ -5,19 +5,19 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 
 use crate::base::ids::ThreadId;
-use crate::base::limits::{MAX_ERRANDS, MAX_POLICY_BYTES};
+use crate::base::limits::MAX_POLICY_BYTES;
 use crate::base::reason::Reason;
-use crate::context::orders::{Orders, Parts, Text};
+use crate::context::orders::{Parts, Text};
 use crate::context::snapshot::Section;
-use crate::context::turn_kind::TurnKind;
 use crate::session::config_edit;
+use crate::session::documents::{self, Documents, profile_of_turn};
 use crate::session::intercept::{Ask, ClientVerdict, Patience, Then};
-use crate::session::ledger::{Need, Told};
-use crate::session::machine::{Denial, Meaning, Session};
+use crate::session::ledger::Told;
+use crate::session::machine::{Denial, Session};
 use crate::session::methods::{INSTRUCTIONS_MEMBER, ThreadWay};
+use crate::session::need::Need;
 use crate::session::opening::{Base, KeptConfig, Opening, Places};
 use crate::session::own::OwnId;
-use crate::session::reading::Request;
 use crate::session::registry::Thread;
 use crate::session::renewal::{Settings, Step, Trouble};
 use crate::session::threads::Route;
@@ -25,6 +25,7 @@ use crate::session::turns::Ready;
 use crate::wire::edit::{Edit, apply};
 use crate::wire::envelope::{Envelope, member, member_text};
 use crate::wire::known::Known;
+use crate::wire::scan;
 
 /// A turn that waits until its thread's developer instructions are the current ones.
 #[derive(Debug, PartialEq)]
@@ -39,14 +40,6 @@ pub(super) struct Renewing {
     before: Option<Settings>,
     /// Why the turn is refused, once the client is subscribed again.
     failed: Option<Trouble>,
-}
-
-/// A request of our own that nobody waits for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Errand {
-    own: OwnId,
-    /// The request, a whole line.
-    pub question: Bytes,
 }
 
 impl Session {
@@ -91,6 +84,7 @@ impl Session {
             policy: policy.or_else(|| known.and_then(|it| it.policy.clone())),
             is_without_files: said.places.is_some_and(Places::are_elsewhere),
             is_routed: false,
+            has_document: route.orders.has_document,
             source,
         }
     }
@@ -124,7 +118,11 @@ impl Session {
     pub(super) fn opening_text(route: &Route, opening: &Opening, section: Option<&str>) -> Text {
         let is_routed = section.is_none();
         let kind = route.thread.habits.kind;
-        let agents = agents(&route.orders, kind, is_routed, opening.is_without_files);
+        let is_shown = route.orders.agents.as_ref().is_some_and(|agents| {
+            // Of a profile that a client names here codex tells at once what it shows.
+            agents.is_discovered && !opening.is_without_files
+        });
+        let agents = documents::copy(&route.orders, kind, is_routed, is_shown);
         let policy = opening.policy.as_deref();
         Text::new(Parts {
             base: opening.base.as_ref().and_then(Base::text),
@@ -171,12 +169,7 @@ impl Session {
     }
 
     /// Renews the developer instructions of the turn's thread where that is due.
-    pub(super) fn settle_orders(
-        &mut self,
-        line: &Bytes,
-        ready: Ready,
-        orders: &Orders,
-    ) -> ClientVerdict {
+    pub(super) fn settle_orders(&mut self, line: &Bytes, mut ready: Ready) -> ClientVerdict {
         let thread = ready.turn.thread.as_str();
         let known = self.registry.find(thread);
         // What is put into a running turn would stand in the middle of it.
@@ -187,28 +180,52 @@ impl Session {
         if let Some(places) = ready.turn.request.said.places {
             self.ledger.set_files(thread, !places.are_elsewhere());
         }
+        if !ready.turn.renewed.has_counted {
+            // What was true before another turn need not be so any more.
+            self.ledger.set_busy(thread, false);
+        }
         let (Some(known), Some(told)) = (known, self.ledger.find(thread)) else {
             return self.deliver(line, ready);
         };
-        let is_without_files = told.is_without_files;
-        let section = (!known.routed).then(|| ready.prepared.snapshot.text());
-        let agents = agents(orders, ready.wish.kind, known.routed, is_without_files);
-        let text = Text::new(Parts {
-            base: told.base.as_deref(),
-            policy: told.policy.as_deref().or(orders.policy.as_deref()),
-            agents,
-            section,
-        });
+        let now = told.documents.profile.as_ref();
+        ready.turn.renewed.profile = profile_of_turn(line, &ready.turn.request.params, now);
+        let is_shown = shows(line, &ready, told);
+        // Codex tells it when it loads the thread, once for a turn.
+        let must_ask = is_shown.is_none() && !ready.turn.renewed.is_checked;
+        let text = Self::text_of_turn(&ready, told, known.routed, is_shown);
         let is_subscribed = known.is_subscribed();
         let has_too_much = told.config == KeptConfig::TooLarge;
-        match self.ledger.need(thread, &text, known.routed, is_subscribed) {
+        let need = self
+            .ledger
+            .need(thread, &text, (known.routed, is_subscribed), must_ask);
+        match need {
             Need::Nothing => self.deliver(line, ready),
             Need::Refuse(trouble) => self.refuse_renewal(ready, trouble),
+            Need::Steps(steps) if self.must_count(&ready, &steps) => self.ask_for_commands(ready),
             Need::Steps(steps) if has_too_much && steps.contains(&Step::Return) => {
                 self.refuse_renewal(ready, Trouble::TooLarge)
             }
             Need::Steps(steps) => self.next_step(line, ready, text, (steps.into(), None)),
         }
+    }
+
+    /// Whether codex must say first whether commands run that these steps would end.
+    fn must_count(&self, ready: &Ready, steps: &[Step]) -> bool {
+        steps.contains(&Step::Leave)
+            && self.client.experimental_api
+            && !ready.turn.renewed.has_counted
+    }
+
+    /// The developer instructions that the thread of a turn needs.
+    fn text_of_turn(ready: &Ready, told: &Told, is_routed: bool, is_shown: Option<bool>) -> Text {
+        let (orders, wish) = (&ready.orders, &ready.wish);
+        let section = (!is_routed).then(|| ready.prepared.snapshot.text());
+        Text::new(Parts {
+            base: told.base.as_deref(),
+            policy: told.policy.as_deref().or(orders.policy.as_deref()),
+            agents: documents::copy(orders, wish.kind, is_routed, is_shown == Some(true)),
+            section,
+        })
     }
 
     fn next_step(
@@ -221,8 +238,10 @@ impl Session {
         let Some(step) = steps.pop_front() else {
             return self.deliver(line, ready);
         };
-        ready.turn.is_renewed = true;
-        let (own, question) = self.ask_step(&ready.turn.thread, step, &text);
+        ready.turn.renewed.has_run = true;
+        let profile = ready.turn.renewed.profile.clone();
+        let profile = profile.filter(|_| self.client.experimental_api);
+        let (own, question) = self.ask_step(&ready.turn.thread, step, (&text, profile.as_deref()));
         let patience = match step {
             Step::Look | Step::Return => Patience::Renewal,
             Step::Leave | Step::Part | Step::Tell => Patience::Long,
@@ -240,13 +259,19 @@ impl Session {
             question,
             id: own,
             patience,
+            thread: Some(renewing.ready.turn.thread.clone()),
             then: Then::Renew(Box::new(renewing)),
         })
     }
 
-    fn ask_step(&mut self, thread: &ThreadId, step: Step, text: &Text) -> (OwnId, Bytes) {
+    pub(super) fn ask_step(
+        &mut self,
+        thread: &ThreadId,
+        step: Step,
+        (text, profile): (&Text, Option<&str>),
+    ) -> (OwnId, Bytes) {
         let told = self.ledger.find(thread.as_str());
-        let params = told.map(|told| step.params(thread.as_str(), told, text));
+        let params = told.map(|told| step.params(thread.as_str(), told, (text, profile)));
         let mut params = Bytes::from(params.unwrap_or_default());
         let is_routed = self
             .registry
@@ -294,65 +319,54 @@ impl Session {
         if let (Step::Look, Some(answer)) = (step, answer) {
             before = Some(Settings::read(answer, told.as_ref()));
         }
-        if let (Step::Return, Some(answer), Some(before)) = (step, answer, &before) {
+        if let (Step::Return, Some(answer)) = (step, answer) {
             let now = Settings::read(answer, None);
-            ready.turn.lost = before.lost(&now, self.client.experimental_api);
+            let lost = before
+                .as_ref()
+                .map(|before| before.lost(&now, self.client.experimental_api));
+            ready.turn.renewed.loses(lost.unwrap_or_default());
+            if self.must_tell_another(line, &mut ready, &text, answer) {
+                return self.settle_orders(line, ready);
+            }
         }
         self.next_step(line, ready, text, (steps, before))
     }
 
-    pub(super) fn on_compact(
+    /// Whether a thread that was loaded anew needs another text than the one that it was loaded with:
+    /// codex has told just now what it shows. It does so once for each turn.
+    fn must_tell_another(
         &mut self,
         line: &Bytes,
-        Request { id, params, .. }: Request,
-    ) -> ClientVerdict {
-        if let Some(thread) = member_text(line, &params, &["threadId"]) {
-            self.ledger.compaction_asked(&thread);
-        }
-        let _ = self.pending.try_note(id, Meaning::Other);
-        ClientVerdict::Pass
-    }
-
-    /// Notes a compaction; what must be told again at once is for the driver to send.
-    pub(super) fn on_compaction(&mut self, thread: &str) {
-        let Some(text) = self.ledger.compacted(thread) else {
-            return;
+        ready: &mut Ready,
+        text: &Text,
+        answer: &Bytes,
+    ) -> bool {
+        let result = Envelope::read(answer).and_then(|it| it.result);
+        let Some(result) = result else {
+            return false;
         };
-        let (Some(id), true) = (
-            ThreadId::new(thread),
-            self.registry.find(thread).is_some_and(Thread::is_running),
-        ) else {
-            return;
-        };
-        let (own, question) = self.ask_step(&id, Step::Tell, &text);
-        self.ledger.sent_off(thread);
-        if self.errands_asked.len() >= MAX_ERRANDS {
-            self.errands_asked.remove(0);
+        let thread = ready.turn.thread.as_str();
+        let mut documents = Documents::default();
+        documents.learn(answer, &result, ready.orders.has_document);
+        if let Some(agents) = &ready.orders.agents {
+            // Asked once and not told, it isn't asked at every turn.
+            let profile = ready.turn.renewed.profile.as_ref();
+            documents.suppose(agents, ready.wish.folder.as_deref(), profile);
         }
-        self.errands_asked.push(own);
-        self.errands.push(Errand { own, question });
-    }
-
-    /// Whether nobody waits for the answer to a request of our own.
-    pub(super) fn is_errand(&mut self, own: OwnId) -> bool {
-        let at = self.errands_asked.iter().position(|it| *it == own);
-        at.map(|at| self.errands_asked.remove(at)).is_some()
-    }
-
-    /// What the driver should send to codex without waiting for an answer.
-    pub fn take_errands(&mut self) -> Vec<Errand> {
-        std::mem::take(&mut self.errands)
-    }
-
-    /// Notes that an errand wasn't sent.
-    pub fn errand_failed(&mut self, errand: &Errand) {
-        self.ledger.answered(errand.own, false);
+        self.ledger.listed(thread, documents);
+        let is_routed = self.registry.find(thread).is_some_and(|it| it.routed);
+        let is_first = !std::mem::replace(&mut ready.turn.renewed.is_checked, true);
+        let told = self.ledger.find(thread).filter(|_| is_first);
+        told.is_some_and(|told| {
+            let is_shown = shows(line, ready, told);
+            Self::text_of_turn(ready, told, is_routed, is_shown) != *text
+        })
     }
 
     /// Subscribes the client again to a thread that was left and not loaded anew, then refuses.
     fn rejoin(&mut self, ready: Ready, text: Text, trouble: Trouble) -> ClientVerdict {
         let step = Step::Look;
-        let (own, question) = self.ask_step(&ready.turn.thread, step, &text);
+        let (own, question) = self.ask_step(&ready.turn.thread, step, (&text, None));
         let renewing = Renewing {
             ready,
             text,
@@ -366,6 +380,7 @@ impl Session {
             question,
             id: own,
             patience: Patience::Renewal,
+            thread: Some(renewing.ready.turn.thread.clone()),
             then: Then::Renew(Box::new(renewing)),
         })
     }
@@ -384,21 +399,23 @@ impl Session {
     }
 }
 
-/// The copy of AGENTS.md, where the thread needs one.
-fn agents(
-    orders: &Orders,
-    kind: TurnKind,
-    is_routed: bool,
-    is_without_files: bool,
-) -> Option<&str> {
-    let is_wanted = match kind {
-        TurnKind::User | TurnKind::Heartbeat | TurnKind::Cron => true,
-        // On a route the thread stays as it is.
-        TurnKind::CronLightweight => is_routed,
-        TurnKind::MessageOnly | TurnKind::ToolsDisabled | TurnKind::RingZero => false,
+/// Whether codex itself shows the workspace's document to a turn; none where it has to be asked.
+fn shows(line: &Bytes, ready: &Ready, told: &Told) -> Option<bool> {
+    let Some(agents) = &ready.orders.agents else {
+        return Some(true);
     };
-    let agents = orders.agents.as_ref().filter(|_| is_wanted)?;
-    (is_without_files || !agents.is_discovered).then_some(&*agents.text)
+    if told.is_without_files {
+        return Some(false);
+    }
+    let folder = ready.wish.folder.as_deref();
+    let profile = ready.turn.renewed.profile.as_deref();
+    let shows = told.documents.shows(agents, folder, profile);
+    // In a folder that the turn itself goes to nobody has looked yet.
+    let own = member(line, &ready.turn.request.params, &["cwd"]);
+    let is_moving = own.is_some_and(|own| !scan::is_null(line, &own));
+    let cannot_ask =
+        told.is_ephemeral() || told.must_stay_loaded() || told.config == KeptConfig::TooLarge;
+    shows.or_else(|| (is_moving || cannot_ask).then_some(agents.is_discovered))
 }
 
 /// The developer instructions of the user's configuration, in codex's answer to `config/read`.

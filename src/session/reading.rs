@@ -76,6 +76,7 @@ impl ClientLine {
                 | ClientMethod::Initialize
                 | ClientMethod::Interrupt
                 | ClientMethod::Revert
+                | ClientMethod::Settings
                 | ClientMethod::TurnSteer
                 | ClientMethod::Unsubscribe,
             )
@@ -140,6 +141,10 @@ impl Request {
                 places: places.and_then(|at| Places::read(line, &at)),
                 has_memory_tools: tools.is_some_and(|at| has_memory_tools(line, &at)),
             },
+            ClientMethod::Settings => Said {
+                places: places.and_then(|at| Places::read(line, &at)),
+                ..Said::default()
+            },
             ClientMethod::Compact
             | ClientMethod::Initialize
             | ClientMethod::Interrupt
@@ -176,7 +181,7 @@ impl CodexLine {
 }
 
 /// What is asked of the params of a client.
-static OF_CLIENT: [Sought; 22] = [
+static OF_CLIENT: [Sought; 23] = [
     Sought::leaf("approvalPolicy"),
     Sought::leaf("approvalsReviewer"),
     Sought::leaf("beforeTurnId"),
@@ -214,6 +219,7 @@ static OF_CLIENT: [Sought; 22] = [
     Sought::leaf("lastTurnId"),
     Sought::leaf("model"),
     Sought::leaf("modelProvider"),
+    Sought::leaf("permissions"),
     Sought::leaf("personality"),
     Sought::leaf("responsesapiClientMetadata"),
     Sought::leaf("sandboxPolicy"),
@@ -224,10 +230,12 @@ static OF_CLIENT: [Sought; 22] = [
 ];
 
 /// What is asked of the result of an answer of codex, or of the params of a notification.
-static OF_CODEX: [Sought; 13] = [
+static OF_CODEX: [Sought; 15] = [
+    Sought::new("activePermissionProfile", &[Sought::leaf("id")]),
     Sought::leaf("authMode"),
     Sought::leaf("collaborationMode"),
     Sought::leaf("cwd"),
+    Sought::leaf("instructionSources"),
     Sought::new("item", &[Sought::leaf("type")]),
     Sought::leaf("model"),
     Sought::leaf("reasoningEffort"),

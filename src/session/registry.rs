@@ -126,6 +126,13 @@ impl Registry {
         self.threads.find(id)
     }
 
+    /// Notes whether a thread is on the route from now on.
+    pub fn set_routed(&mut self, thread: &str, routed: bool) {
+        if let Some(thread) = self.threads.find_mut(thread) {
+            thread.routed = routed;
+        }
+    }
+
     /// Notes the folder that a thread works in from now on.
     pub fn note_folder(&mut self, thread: &str, folder: PathBuf) {
         if let Some(thread) = self.threads.find_mut(thread) {

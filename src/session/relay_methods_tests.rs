@@ -6,7 +6,7 @@ use crate::base::reason::Reason;
 use crate::context::given::{compose_given, replace_references};
 use crate::control::answers::{Info, RouteStatus, Status, Warning};
 use crate::session::decide::{Decision, ParentRequest, Purpose};
-use crate::session::machine::{Config, Upstreams};
+use crate::session::machine::Config;
 use crate::session::relay_member::{OF_BOTH, OF_THREAD, OF_TURN};
 use crate::session::tally::{About, Counted, Outcome};
 use crate::wire::edit::apply;
@@ -22,15 +22,7 @@ struct Story {
 impl Story {
     fn of(supplier: Supplier) -> Self {
         let mut story = Self {
-            session: Session::new(Config {
-                base_url: "http://127.0.0.1:1/s/v1".to_owned(),
-                max_context_bytes: 100,
-                bar: None,
-                own_prefix: "own-".to_owned(),
-                supplier,
-                upstreams: Upstreams::default(),
-                notifications: false,
-            }),
+            session: Session::new(Config::of_tests(supplier)),
             next: 0,
             generations: BTreeMap::new(),
         };

@@ -17,8 +17,9 @@ use serde_json::{Map, Value};
 use crate::context::orders::Text;
 use crate::session::ledger::Told;
 use crate::session::opening::KeptConfig;
+use crate::wire::known::Place;
 use crate::wire::envelope::member;
-use crate::wire::literal;
+use crate::wire::{literal, scan};
 
 /// A request of our own on the way to the next turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,7 +86,14 @@ impl Step {
     }
 
     /// The params as JSON, but for the route.
-    pub fn params(self, thread: &str, told: &Told, text: &Text) -> Vec<u8> {
+    ///
+    /// A return takes the profile of permissions that the turn runs under, where there is one.
+    pub fn params(
+        self,
+        thread: &str,
+        told: &Told,
+        (text, profile): (&Text, Option<&str>),
+    ) -> Vec<u8> {
         let mut params = [b"{\"threadId\":", &literal::quote(thread)[..]].concat();
         match self {
             Self::Leave | Self::Part => {}
@@ -96,6 +104,10 @@ impl Step {
                 for (name, value) in &told.kept {
                     params.extend(format!(",\"{name}\":").bytes());
                     params.extend(value);
+                }
+                if let Some(profile) = profile {
+                    params.extend(b",\"permissions\":");
+                    params.extend(literal::quote(profile));
                 }
                 if let KeptConfig::Kept(config) = &told.config {
                     params.extend(b",\"config\":");
@@ -149,14 +161,41 @@ impl Settings {
                 && now.0.get(*name) != Some(value)
                 && (is_experimental || !EXPERIMENTAL.contains(&name.as_str()))
         };
-        let lost = self.0.iter().filter(is_lost);
-        lost.map(|(name, value)| (name.clone(), value.clone()))
-            .collect()
+        let mut lost: Vec<(String, Value)> = self
+            .0
+            .iter()
+            .filter(is_lost)
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect();
+        // Codex takes one of them. A profile is its name; what it comes to as a policy says less.
+        let had_profile = self.0.get(PROFILE).is_some_and(|it| !it.is_null());
+        if had_profile && is_experimental {
+            lost.retain(|(name, _)| name != POLICY);
+        } else if now.0.get(PROFILE).is_some_and(|it| !it.is_null())
+            && let Some(policy) = self.0.get(POLICY).filter(|_| !had_profile)
+            && lost.iter().all(|(name, _)| name != POLICY)
+        {
+            lost.push((POLICY.to_owned(), policy.clone()));
+        }
+        lost
     }
 }
 
+/// Of what a renewal has lost, what a turn with `params` doesn't settle in another way.
+pub fn still_lost(
+    line: &[u8],
+    params: &impl Place,
+    mut lost: Vec<(String, Value)>,
+) -> Vec<(String, Value)> {
+    let has = |name| member(line, params, &[name]).is_some_and(|at| !scan::is_null(line, &at));
+    if has(PROFILE) || has(POLICY) {
+        lost.retain(|(name, _)| name != PROFILE && name != POLICY);
+    }
+    lost
+}
+
 /// Members of `turn/start`, and where the answer to `thread/resume` has them.
-const IN_ANSWER: [(&str, &[&str]); 9] = [
+const IN_ANSWER: [(&str, &[&str]); 10] = [
     ("approvalPolicy", &["approvalPolicy"]),
     ("approvalsReviewer", &["approvalsReviewer"]),
     ("collaborationMode", &["collaborationMode"]),
@@ -164,7 +203,8 @@ const IN_ANSWER: [(&str, &[&str]); 9] = [
     ("effort", &["reasoningEffort"]),
     ("environments", &["thread", "environments"]),
     ("model", &["model"]),
-    ("sandboxPolicy", &["sandbox"]),
+    (PROFILE, &["activePermissionProfile", "id"]),
+    (POLICY, &["sandbox"]),
     ("serviceTier", &["serviceTier"]),
 ];
 
@@ -172,4 +212,55 @@ const IN_ANSWER: [(&str, &[&str]); 9] = [
 const TOLD_ALONE: [&str; 3] = ["collaborationMode", "personality", "summary"];
 
 /// Members that codex takes of a client with `experimentalApi` alone.
-const EXPERIMENTAL: [&str; 2] = ["collaborationMode", "environments"];
+const EXPERIMENTAL: [&str; 3] = ["collaborationMode", "environments", PROFILE];
+
+/// The member that chooses a profile of permissions by its name.
+const PROFILE: &str = "permissions";
+
+/// The member that sets a policy in its place.
+const POLICY: &str = "sandboxPolicy";
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn settings(profile: Option<&str>, sandbox: &str) -> Settings {
+        let profile = profile.map(|id| json!({"id": id, "extends": null}));
+        let result = json!({"activePermissionProfile": profile, "sandbox": {"type": sandbox}});
+        Settings::read(&Bytes::from(json!({"result": result}).to_string()), None)
+    }
+
+    #[test]
+    fn profile_is_set_again_by_its_name_and_a_policy_where_there_was_none() {
+        let policy = |kind: &str| vec![(POLICY.to_owned(), json!({"type": kind}))];
+        let profile = |id: &str| vec![(PROFILE.to_owned(), json!(id))];
+        for (before, now, is_experimental, lost) in [
+            ((Some("a"), "x"), (Some("a"), "x"), true, vec![]),
+            ((Some("a"), "x"), (Some("b"), "x"), true, profile("a")),
+            ((Some("a"), "x"), (Some("b"), "y"), true, profile("a")),
+            ((Some("a"), "x"), (None, "x"), true, profile("a")),
+            ((None, "x"), (Some("b"), "x"), true, policy("x")),
+            ((None, "x"), (Some("b"), "y"), false, policy("x")),
+            ((None, "x"), (None, "y"), true, policy("x")),
+            ((Some("a"), "x"), (Some("b"), "y"), false, policy("x")),
+            ((Some("a"), "x"), (Some("b"), "x"), false, vec![]),
+        ] {
+            let [before, now] = [before, now].map(|(id, sandbox)| settings(id, sandbox));
+            assert_eq!(before.lost(&now, is_experimental), lost);
+        }
+    }
+
+    #[test]
+    fn choice_of_the_turn_itself_is_left_alone() {
+        let lost = vec![
+            (POLICY.to_owned(), json!({})),
+            ("cwd".to_owned(), json!("/")),
+        ];
+        let left = |params: &str| still_lost(params.as_bytes(), &(0..params.len()), lost.clone());
+        assert_eq!(left(r#"{"permissions":"a"}"#), lost[1..]);
+        assert_eq!(left(r#"{"sandboxPolicy":{}}"#), lost[1..]);
+        assert_eq!(left(r#"{"permissions":null}"#), lost);
+    }
+}

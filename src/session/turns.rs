@@ -22,16 +22,13 @@ use crate::session::own::OwnId;
 use crate::session::reading::Request;
 use crate::session::registry::{GivenFor, Thread};
 use crate::session::relay_member::RelayMember;
+use crate::session::renewal;
 use crate::session::threads::Habits;
 use crate::wire::edit::Edit;
 use crate::wire::envelope::{Envelope, member_text};
 use crate::wire::known::Known;
 
 /// A turn that waits for its context.
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "independent facts, not states"
-)]
 #[derive(Debug, PartialEq)]
 pub(super) struct StartTurn {
     pub(super) request: Request,
@@ -43,10 +40,40 @@ pub(super) struct StartTurn {
     has_own: bool,
     /// Nobody has said that it has no tools for the memory.
     pub(super) may_have_memory: bool,
-    /// What a renewal of its thread has lost of its settings.
-    pub(super) lost: Vec<(String, Value)>,
-    /// Whether its thread was renewed for it.
-    pub(super) is_renewed: bool,
+    /// What its thread needs first, and what has come of it.
+    pub(super) renewed: Renewed,
+}
+
+/// What a renewal for a turn has come to.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Renewed {
+    /// What it has lost of the thread's settings.
+    lost: Vec<(String, Value)>,
+    /// Whether there was one.
+    pub(super) has_run: bool,
+    /// The profile of permissions that the turn runs under, as far as known.
+    pub(super) profile: Option<Arc<str>>,
+    /// Codex has told what it shows of AGENTS.md, in this renewal.
+    pub(super) is_checked: bool,
+    /// Codex has told whether commands run in the thread's background.
+    pub(super) has_counted: bool,
+}
+
+impl Renewed {
+    /// Has the turn set this, whatever a renewal has lost.
+    pub(super) fn sets(&mut self, name: &str, value: Value) {
+        self.lost.retain(|(known, _)| known != name);
+        self.lost.push((name.to_owned(), value));
+    }
+
+    /// Notes what a renewal has lost; what one before it has lost is lost still.
+    pub(super) fn loses(&mut self, lost: Vec<(String, Value)>) {
+        for (name, value) in lost {
+            if self.lost.iter().all(|(known, _)| *known != name) {
+                self.lost.push((name, value));
+            }
+        }
+    }
 }
 
 /// A turn that has its context.
@@ -55,6 +82,7 @@ pub(super) struct Ready {
     pub(super) turn: StartTurn,
     pub(super) wish: Wish,
     pub(super) prepared: Arc<Prepared>,
+    pub(super) orders: Orders,
     fresh: Generation,
 }
 
@@ -76,6 +104,22 @@ impl Session {
             return self.ask_before_turn(request, member);
         }
         let thread = member_text(line, &request.params, &["threadId"]).and_then(ThreadId::new);
+        if let Some(thread) = &thread
+            && let Some((routed, why_not)) = self.ledger.take_put_off(thread.as_str())
+        {
+            self.registry.set_routed(thread.as_str(), routed);
+            self.routes.opened(thread, why_not);
+        }
+        let known = thread
+            .as_ref()
+            .and_then(|it| self.registry.find(it.as_str()));
+        if let Some(why) = self
+            .routes
+            .of_account()
+            .filter(|_| known.is_some_and(|it| it.routed))
+        {
+            return self.refuse(request.id, Denial::RouteClosed(why));
+        }
         if let Some(thread) = &thread
             && self.registry.find(thread.as_str()).is_none()
             && self.is_opening(thread)
@@ -152,8 +196,7 @@ impl Session {
             is_given,
             has_own: member.context.is_some(),
             may_have_memory,
-            lost: Vec::new(),
-            is_renewed: false,
+            renewed: Renewed::default(),
         };
         let is_running = self
             .registry
@@ -191,14 +234,15 @@ impl Session {
             turn,
             wish,
             prepared,
+            orders,
             fresh,
         };
         let known = self.registry.find(ready.turn.thread.as_str());
         let is_busy = known.is_some_and(Thread::is_running);
         if !is_busy && self.must_ask_for_tools(&ready) {
-            return self.ask_for_tools(ready, orders);
+            return self.ask_for_tools(ready);
         }
-        self.settle_orders(line, ready, &orders)
+        self.settle_orders(line, ready)
     }
 
     /// Tells the thread of the references that are due, before its turn starts.
@@ -214,6 +258,7 @@ impl Session {
             return self.admit(line, ready);
         }
         let (id, question) = self.ask_to_inject(&ready.turn.thread, &due);
+        let thread = Some(ready.turn.thread.clone());
         let then = Then::Start(Delivering {
             ready,
             files: due.into_iter().map(|it| it.path).collect(),
@@ -222,6 +267,7 @@ impl Session {
             question,
             id,
             patience: Patience::Long,
+            thread,
             then,
         })
     }
@@ -263,6 +309,7 @@ impl Session {
             wish,
             prepared,
             fresh,
+            ..
         } = ready;
         self.begin_account(&turn.thread, &prepared, turn.is_given);
         let known = self.registry.find(turn.thread.as_str());
@@ -331,14 +378,14 @@ impl Session {
             request: Request { id, params, .. },
             thread,
             scratch,
-            lost,
-            is_renewed,
+            renewed,
             ..
         } = turn;
+        let lost = renewal::still_lost(line, &params, renewed.lost);
         let mut edits = config_edit::settings(line, &params, &lost);
         edits.extend(scratch_edit(line, &params, scratch.as_deref()));
         let Some((generation, ticket)) = admitted else {
-            if is_renewed {
+            if renewed.has_run {
                 self.pending.settle(id, Meaning::Renewed(thread));
             }
             return rewritten(edits);

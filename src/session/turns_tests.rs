@@ -1,6 +1,6 @@
 use super::*;
 use crate::context::supplier::Supplier;
-use crate::session::machine::{Config, Upstreams};
+use crate::session::machine::Config;
 use crate::wire::edit::apply;
 
 struct Story {
@@ -20,15 +20,7 @@ impl Story {
     /// Begins with a thread; the user's configuration is `config`.
     fn new(config: &str) -> Self {
         let mut story = Self {
-            session: Session::new(Config {
-                base_url: "http://127.0.0.1:1/s/v1".to_owned(),
-                max_context_bytes: 100,
-                bar: None,
-                own_prefix: "own-".to_owned(),
-                supplier: Supplier::Workspace,
-                upstreams: Upstreams::default(),
-                notifications: false,
-            }),
+            session: Session::new(Config::of_tests(Supplier::Workspace)),
             next: 0,
             asked: Vec::new(),
             answer: OK,

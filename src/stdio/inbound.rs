@@ -5,31 +5,27 @@ use std::io;
 use bytes::Bytes;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufWriter};
-use tokio::time::{sleep, timeout};
 
 use crate::base::chain::Chain;
 use crate::base::ids::{Generation, RequestId, ThreadId};
-use crate::base::limits::{
-    LEAD_BYTES, MAX_LINE_BYTES, OPTIONAL_ANSWER_DEADLINE, OVERLOAD_PAUSE, OWN_ANSWER_DEADLINE,
-    PIPE_READ_BYTES, RENEWAL_DEADLINE,
-};
+use crate::base::limits::{LEAD_BYTES, MAX_LINE_BYTES, PIPE_READ_BYTES};
 use crate::budget::share::{Budget, LineShare};
 use crate::context::orders::Orders;
 use crate::exchange::refusal;
 use crate::feed::history::has_section;
 use crate::feed::orders::OrdersFeed;
 use crate::feed::source::Feed;
-use crate::session::intercept::{Ask, ClientVerdict, Patience, Prepare};
+use crate::session::intercept::{ClientVerdict, Prepare};
 use crate::session::machine::{Denial, Remark, Session};
-use crate::session::own::OwnId;
 use crate::session::reading::ClientLine;
 use crate::session::shared::SharedSession;
+use crate::session::turnstile::Turnstile;
 use crate::stdio::aside::read_aside;
 use crate::stdio::outbound::OwnEnd;
+use crate::stdio::waiting::{Event, WaitingLines};
 use crate::stdio::writer::OwnLines;
 use crate::upstream::calls::Calls;
 use crate::wire::edit::pieces;
-use crate::wire::envelope::member;
 use crate::wire::lead::Lead;
 use crate::wire::lines::{LineFramer, Piece};
 
@@ -50,6 +46,51 @@ pub struct Inbound {
     pub own: OwnEnd,
     /// The memory for messages in flight.
     pub budget: Budget,
+    /// Which lines stay behind others.
+    pub turnstile: Turnstile,
+    /// The lines that wait for codex.
+    pub waiting: WaitingLines,
+}
+
+/// What comes of the client.
+#[derive(Debug)]
+struct Reading {
+    framer: LineFramer,
+    /// A part of a long line that must wait.
+    next: Option<Piece>,
+    long: LongLine,
+    share: LineShare,
+    is_mid_line: bool,
+    /// The client sends no more.
+    is_over: bool,
+}
+
+impl Reading {
+    fn new() -> Self {
+        Self {
+            framer: LineFramer::new(MAX_LINE_BYTES + 1),
+            next: None,
+            long: LongLine::Passed,
+            share: LineShare::default(),
+            is_mid_line: false,
+            is_over: false,
+        }
+    }
+
+    /// Reads more; false at the end.
+    async fn read<R: AsyncRead + Unpin>(&mut self, from: &mut R) -> bool {
+        self.framer.buffer().reserve(PIPE_READ_BYTES);
+        let read = from.read_buf(self.framer.buffer()).await;
+        read.is_ok_and(|count| count > 0)
+    }
+
+    fn take(&mut self) -> Option<Piece> {
+        let piece = self.next.take().or_else(|| self.framer.next_piece());
+        if piece.is_none() && self.is_over {
+            return self.framer.finish();
+        }
+        piece
+    }
 }
 
 /// Who ended a stream.
@@ -76,51 +117,113 @@ impl Inbound {
         R: AsyncRead + Unpin,
         W: AsyncWrite + Unpin,
     {
-        let mut framer = LineFramer::new(MAX_LINE_BYTES + 1);
         let mut to = BufWriter::with_capacity(PIPE_READ_BYTES, to);
-        let mut long = LongLine::Passed;
-        let mut share = LineShare::default();
-        let mut is_mid_line = false;
-        loop {
-            framer.buffer().reserve(PIPE_READ_BYTES);
-            let read = tokio::select! {
-                read = from.read_buf(framer.buffer()) => read,
-                // Nothing may stand in the middle of a line that passes in parts.
-                Some(errand) = self.own.errands.recv(), if !is_mid_line => {
-                    if write_line(&mut to, &errand.question).await.is_err() {
-                        return Side::Codex;
-                    }
-                    continue;
-                }
-            };
-            let count = read.unwrap_or(0);
-            while let Some(piece) = framer.next_piece() {
-                if !is_mid_line && self.run_errands(&mut to).await.is_err() {
-                    return Side::Codex;
-                }
-                is_mid_line = match &piece {
-                    Piece::Line(_) => false,
-                    Piece::LongHead(part) | Piece::LongRest(part) => !part.ends_with(b"\n"),
-                };
-                if self.pass(piece, &mut long, &mut to).await.is_err() {
-                    return Side::Codex;
-                }
-                share = LineShare::default();
-            }
-            if count == 0 {
-                break;
+        let mut reading = Reading::new();
+        while self.pass_all(&mut reading, &mut to).await.is_ok() {
+            if reading.is_over && self.waiting.is_empty() {
+                self.end_long_line(&mut reading.long).await;
+                let _ = to.shutdown().await;
+                return Side::Client;
             }
             if to.flush().await.is_err() {
                 return Side::Codex;
             }
-            self.budget.line(&mut share, framer.held()).await;
+            let is_full = self.turnstile.is_full() || reading.next.is_some();
+            if !is_full && !reading.is_over {
+                let held = reading.framer.held();
+                self.budget.line(&mut reading.share, held).await;
+            }
+            let gone = tokio::select! {
+                read = reading.read(&mut from), if !is_full && !reading.is_over => {
+                    reading.is_over = !read;
+                    Ok(())
+                }
+                // Nothing may stand in the middle of a line that passes in parts.
+                Some(errand) = self.own.errands.recv(), if !reading.is_mid_line => {
+                    write_line(&mut to, &errand.question).await
+                }
+                event = self.waiting.event(&mut self.own.answers, &mut self.own.openings) => {
+                    self.go_on(event, &mut to).await
+                }
+            };
+            if gone.is_err() {
+                return Side::Codex;
+            }
         }
-        if let Some(last) = framer.finish() {
-            let _ = self.pass(last, &mut long, &mut to).await;
+        Side::Codex
+    }
+
+    /// Passes on what has been read and need not wait.
+    async fn pass_all<W: AsyncWrite + Unpin>(
+        &mut self,
+        reading: &mut Reading,
+        to: &mut W,
+    ) -> io::Result<()> {
+        loop {
+            while let Some(line) = self.turnstile.take() {
+                self.run_errands(to).await?;
+                self.pass_line(line, to).await?;
+            }
+            if self.turnstile.is_full() {
+                return Ok(());
+            }
+            let Some(piece) = reading.take() else {
+                return Ok(());
+            };
+            if !matches!(piece, Piece::Line(_)) && !self.turnstile.is_idle() {
+                // A line that passes in parts waits for all that waits, and is overtaken by none.
+                reading.next = Some(piece);
+                return Ok(());
+            }
+            if !reading.is_mid_line {
+                self.run_errands(to).await?;
+            }
+            reading.is_mid_line = match &piece {
+                Piece::Line(_) => false,
+                Piece::LongHead(part) | Piece::LongRest(part) => !part.ends_with(b"\n"),
+            };
+            self.pass(piece, &mut reading.long, to).await?;
+            if !self.turnstile.is_full() {
+                reading.share = LineShare::default();
+            }
         }
-        self.end_long_line(&mut long).await;
-        let _ = to.shutdown().await;
-        Side::Client
+    }
+
+    /// Goes on with a line that has waited long enough.
+    async fn go_on<W: AsyncWrite + Unpin>(&mut self, event: Event, to: &mut W) -> io::Result<()> {
+        match event {
+            Event::Again(question) => write_line(to, &question).await,
+            Event::Answered {
+                ticket,
+                line,
+                ask,
+                answer,
+            } => {
+                self.turnstile.done(ticket);
+                let answer = answer.as_ref();
+                let verdict = self
+                    .session
+                    .with(|session| session.on_own_answer(&line, *ask, answer));
+                self.settle(line, verdict, to).await
+            }
+            Event::Opened {
+                ticket,
+                line,
+                opening,
+            } => {
+                self.turnstile.done(ticket);
+                let verdict = self
+                    .session
+                    .with(|session| session.on_opened(&line, *opening));
+                self.settle(line, verdict, to).await
+            }
+            Event::Passed => {
+                let is_opening =
+                    |thread: &ThreadId| self.session.with(|session| session.is_opening(thread));
+                self.waiting.notice(is_opening);
+                Ok(())
+            }
+        }
     }
 
     /// Sends what waits to be sent: a turn goes by what was sent before it.
@@ -138,7 +241,12 @@ impl Inbound {
         to: &mut W,
     ) -> io::Result<()> {
         let part = match piece {
-            Piece::Line(line) => return self.pass_line(line, to).await,
+            Piece::Line(line) => {
+                return match self.turnstile.enter(line) {
+                    Some(line) => self.pass_line(line, to).await,
+                    None => Ok(()),
+                };
+            }
             Piece::LongHead(part) => {
                 *long = self.judge_long_line(&part);
                 part
@@ -179,13 +287,24 @@ impl Inbound {
         }
     }
 
+    /// Judges a line that nothing holds.
     async fn pass_line<W: AsyncWrite + Unpin>(
         &mut self,
         line: Bytes,
         to: &mut W,
     ) -> io::Result<()> {
-        let (mut line, read) = read_aside(line.len(), move || ClientLine::read(line)).await?;
-        let mut verdict = self.session.with(|session| session.on_client(&line, read));
+        let (line, read) = read_aside(line.len(), move || ClientLine::read(line)).await?;
+        let verdict = self.session.with(|session| session.on_client(&line, read));
+        self.settle(line, verdict, to).await
+    }
+
+    /// Does what was decided on a line, until it has gone or waits.
+    async fn settle<W: AsyncWrite + Unpin>(
+        &mut self,
+        mut line: Bytes,
+        mut verdict: ClientVerdict,
+        to: &mut W,
+    ) -> io::Result<()> {
         loop {
             self.log_remarks();
             verdict = match verdict {
@@ -222,11 +341,11 @@ impl Inbound {
                     let _ = self.client.send(answer(&id, &denial)).await;
                     return Ok(());
                 }
-                ClientVerdict::Wait(waiting) => {
-                    to.flush().await?;
-                    self.wait_for(&waiting.thread).await;
-                    self.session
-                        .with(|session| session.on_opened(&line, waiting))
+                ClientVerdict::Wait(opening) => {
+                    let thread = Some(opening.thread.clone());
+                    let ticket = self.turnstile.wait(&line, thread);
+                    self.waiting.open(ticket, line, opening);
+                    return Ok(());
                 }
                 ClientVerdict::Prepare(prepare) => {
                     // Lines that wait in the buffer must not wait for the disk.
@@ -234,66 +353,12 @@ impl Inbound {
                     self.prepare(&line, prepare).await
                 }
                 ClientVerdict::Ask(ask) => {
-                    let answer = self.ask(&ask, to).await?;
-                    self.session
-                        .with(|session| session.on_own_answer(&line, ask, answer.as_ref()))
+                    write_line(to, &ask.question).await?;
+                    let ticket = self.turnstile.wait(&line, ask.thread.clone());
+                    self.waiting.ask(ticket, line, ask);
+                    return Ok(());
                 }
             };
-        }
-    }
-
-    /// Waits until codex has answered for the resume of a thread, or for too long.
-    async fn wait_for(&mut self, thread: &ThreadId) {
-        let opened = async {
-            while self.session.with(|session| session.is_opening(thread)) {
-                // Without codex's stdout nothing comes any more.
-                if self.own.openings.changed().await.is_err() {
-                    return;
-                }
-            }
-        };
-        let _ = timeout(OWN_ANSWER_DEADLINE, opened).await;
-    }
-
-    /// Asks codex; where it is overloaded, again after a pause that grows. `None` where it doesn't
-    /// answer in time.
-    async fn ask<W: AsyncWrite + Unpin>(
-        &mut self,
-        ask: &Ask,
-        to: &mut W,
-    ) -> io::Result<Option<Bytes>> {
-        let mut pause = OVERLOAD_PAUSE;
-        let mut last = None;
-        let asked = async {
-            loop {
-                to.write_all(&ask.question).await?;
-                to.flush().await?;
-                last = self.answer_to(ask.id).await;
-                if !last.as_ref().is_some_and(is_overloaded) {
-                    return Ok::<(), io::Error>(());
-                }
-                sleep(pause).await;
-                pause *= 2;
-            }
-        };
-        // Too late, its last word stands.
-        let deadline = match ask.patience {
-            Patience::Long => OWN_ANSWER_DEADLINE,
-            Patience::Renewal => RENEWAL_DEADLINE,
-            Patience::Short => OPTIONAL_ANSWER_DEADLINE,
-        };
-        timeout(deadline, asked).await.unwrap_or(Ok(()))?;
-        Ok(last)
-    }
-
-    /// Waits for the answer to a request of our own; `None` where codex's stdout has ended.
-    async fn answer_to(&mut self, id: OwnId) -> Option<Bytes> {
-        loop {
-            let answer = self.own.answers.recv().await?;
-            // An answer that came too late for its own line is passed over.
-            if answer.id == id {
-                return Some(answer.line);
-            }
         }
     }
 
@@ -354,13 +419,6 @@ impl Inbound {
 async fn write_line<W: AsyncWrite + Unpin>(to: &mut W, line: &[u8]) -> io::Result<()> {
     to.write_all(line).await?;
     to.flush().await
-}
-
-/// Whether codex says that it has too much to do.
-fn is_overloaded(answer: &Bytes) -> bool {
-    let whole = 0..answer.len();
-    let code = member(answer, &whole, &["error", "code"]);
-    code.is_some_and(|code| answer.get(code) == Some(b"-32001"))
 }
 
 /// The line that answers a request of the client with an error.

@@ -3,7 +3,7 @@ use tokio::task::JoinSet;
 
 use super::*;
 use crate::context::supplier::Supplier;
-use crate::session::machine::{Config, Session, Upstreams};
+use crate::session::machine::{Config, Session};
 use crate::session::observe::CodexVerdict;
 use crate::stdio::outbound::Own;
 use crate::stdio::writer::queue;
@@ -11,15 +11,7 @@ use crate::upstream::calls::Calls;
 
 #[tokio::test]
 async fn overloaded_codex_is_asked_again() {
-    let session = SharedSession::new(Session::new(Config {
-        base_url: "http://127.0.0.1:7/secret/v1".to_owned(),
-        max_context_bytes: 100,
-        bar: None,
-        own_prefix: "own-".to_owned(),
-        supplier: Supplier::Workspace,
-        upstreams: Upstreams::default(),
-        notifications: false,
-    }));
+    let session = SharedSession::new(Session::new(Config::of_tests(Supplier::Workspace)));
     let (own_start, own_end) = Own::new();
     let (_codex, client, _lines) = queue();
     let inbound = Inbound {
@@ -30,6 +22,8 @@ async fn overloaded_codex_is_asked_again() {
         own: own_end,
         calls: Calls::default(),
         budget: Budget::new(),
+        turnstile: Turnstile::default(),
+        waiting: WaitingLines::default(),
     };
     let (mut from_client, stdin) = duplex(4096);
     let (to_codex, mut codex) = duplex(4096);

@@ -7,5 +7,6 @@ pub mod outbound;
 pub mod own;
 pub mod pipe;
 pub mod taking;
+pub mod waiting;
 pub mod warner;
 pub mod writer;

@@ -11,8 +11,8 @@ use crate::base::limits::{
 };
 use crate::base::secret::Secret;
 use crate::budget::share::Budget;
+use crate::session::errands::Errand;
 use crate::session::observe::CodexVerdict;
-use crate::session::orders::Errand;
 use crate::session::own::OwnAnswer;
 use crate::session::reading::CodexLine;
 use crate::session::shared::SharedSession;

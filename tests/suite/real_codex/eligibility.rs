@@ -15,6 +15,8 @@ use crate::support::eventually;
 use crate::support::inbox::Line;
 use crate::support::launch::{Launch, log_in, tokens};
 use crate::support::model::Model;
+use crate::support::needs_superuser;
+use crate::support::orders::{replaced, told, turn};
 use crate::support::persona::{self, MARKER, copies};
 use crate::support::stage::{PrivateRoute, Stage};
 
@@ -84,6 +86,66 @@ async fn address_of_a_config_flag_is_the_users_own(case: Case) {
     assert!(client.close().await.success());
 }
 matrix!(address_of_a_config_flag_is_the_users_own: versions);
+
+/// A relay on a machine whose administrator has given codex this file.
+fn managed<'a>(stage: &'a Stage, name: &str, text: &str) -> Launch<'a> {
+    needs_superuser();
+    let file = stage.home.with_file_name(name);
+    fs::write(&file, text).unwrap();
+    let etc = stage.home.with_file_name("etc");
+    fs::create_dir(&etc).unwrap();
+    let script = include_str!("managed.sh");
+    let (etc, file) = (etc.display().to_string(), file.display().to_string());
+    let words = [
+        "unshare", "--mount", "--", "sh", "-c", script, "managed", &etc, &file,
+    ];
+    stage.relay().within(words.map(str::to_owned))
+}
+
+async fn upstream_of_managed_configuration_is_left_alone(case: Case) {
+    let stage = Stage::set(case).await;
+    persona::write(&stage);
+    let url = format!("openai_base_url = \"{}\"\n", stage.endpoint.base_url());
+    let launch = managed(&stage, "managed_config.toml", &url).spied();
+    let (mut client, thread) = started(launch, json!({})).await;
+    turn(&mut client, &thread, "one").await;
+    stage.write("SOUL.md", "You keep the other lighthouse.\n");
+    turn(&mut client, &thread, "two").await;
+    let status = client.ok("relay/status", json!({"threadId": thread})).await;
+    let route = &status["threads"][0]["route"];
+    assert_eq!(route["status"], "fallback", "{status}");
+    assert_eq!(route["reason"], "upstream_locked", "{status}");
+    assert!(
+        client.stderr().contains("upstream_locked"),
+        "{}",
+        client.stderr()
+    );
+    assert!(client.close().await.success());
+    let stdin = fs::read_to_string(stage.copy_of_stdin()).unwrap();
+    assert!(!stdin.contains("\"openai_base_url\":\"http://"), "{stdin}");
+    let one = stage.asked(&thread, "one");
+    let section = told(&one, MARKER);
+    assert!(section.len() == 1 && section[0].starts_with("<agent_workspace_section>\n"));
+    assert!(!one.instructions().unwrap_or_default().contains(MARKER));
+    let two = replaced(&stage.asked(&thread, "two"));
+    assert!(
+        two.len() == 1 && two[0].contains("other lighthouse"),
+        "{two:?}"
+    );
+}
+matrix!(upstream_of_managed_configuration_is_left_alone: http);
+
+async fn proxies_of_managed_requirements_are_left_alone(case: Case) {
+    // The older version knows no such requirement.
+    if case.version == Version::V155 {
+        return;
+    }
+    let stage = Stage::set(case).await;
+    let required = "[features]\nrespect_system_proxy = true\n";
+    let launch = managed(&stage, "requirements.toml", required);
+    is_not_routed(&stage, launch, json!({}), "system_proxy").await;
+}
+matrix!(proxies_of_managed_requirements_are_left_alone: versions);
 
 /// A program that is codex but for what it writes, or reads.
 fn altered(stage: &Stage, name: &str, reads: &str, writes: &str) -> std::path::PathBuf {

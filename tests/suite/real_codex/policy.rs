@@ -2,11 +2,14 @@
 
 use std::fs;
 
-use serde_json::json;
+use codex_relay::commands::endpoint::{Reply, Script, events};
+use codex_relay::commands::witness::Recorded;
+use serde_json::{Value, json};
 
 use crate::support::blocks;
 use crate::support::case::Case;
 use crate::support::client::Client;
+use crate::support::model::Model;
 use crate::support::orders::{replaced, texts, told, turn};
 use crate::support::persona::{self, MARKER, copies};
 use crate::support::stage::Stage;
@@ -171,6 +174,77 @@ async fn changed_policy_is_renewed_over_a_web_socket(case: Case) {
 }
 matrix!(changed_policy_is_renewed_over_a_web_socket: versions);
 
+async fn changed_policy_is_told_behind_a_failed_turn(case: Case) {
+    let stage = Stage::set(case).await;
+    let mut client = stage.with_policy(OLD).start().await;
+    let thread = client.thread("thread/start", json!({})).await;
+    turn(&mut client, &thread, "one").await;
+    let done = client.turn(&thread, "[fail]").await;
+    assert_eq!(done["status"], "failed", "{done}");
+    // Codex unloads no such thread: the text is told now, and loaded behind the next turn.
+    stage.policy(NEW);
+    turn(&mut client, &thread, "two").await;
+    turn(&mut client, &thread, "three").await;
+    story::compact(&mut client, &thread).await;
+    turn(&mut client, &thread, "four").await;
+    assert!(client.close().await.success());
+    for prompt in ["two", "three"] {
+        let said = replaced(&stage.asked(&thread, prompt));
+        assert!(
+            said.len() == 1 && said[0].contains(NEW),
+            "{prompt}: {said:?}"
+        );
+    }
+    stage.assert_one_of(&thread, "four", [NEW, OLD]);
+}
+matrix!(changed_policy_is_told_behind_a_failed_turn: http);
+
+async fn commands_in_the_background_are_not_ended_by_a_policy(case: Case) {
+    let stage = Stage::with(case, Background::default()).await;
+    let mut client = stage.with_policy(OLD).start().await;
+    let thread = client.thread("thread/start", json!({})).await;
+    turn(&mut client, &thread, "[background]").await;
+    let it = json!({"threadId": thread});
+    let list = "thread/backgroundTerminals/list";
+    let running = client.ok(list, it.clone()).await["data"].clone();
+    assert_eq!(running.as_array().unwrap().len(), 1, "{running}");
+    stage.policy(NEW);
+    turn(&mut client, &thread, "two").await;
+    turn(&mut client, &thread, "three").await;
+    assert_eq!(client.ok(list, it.clone()).await["data"], running);
+    client.ok("thread/backgroundTerminals/clean", it).await;
+    turn(&mut client, &thread, "four").await;
+    story::compact(&mut client, &thread).await;
+    turn(&mut client, &thread, "five").await;
+    assert!(client.close().await.success());
+    for prompt in ["two", "three", "four"] {
+        let said = replaced(&stage.asked(&thread, prompt));
+        assert!(
+            said.len() == 1 && said[0].contains(NEW),
+            "{prompt}: {said:?}"
+        );
+    }
+    stage.assert_one_of(&thread, "five", [NEW, OLD]);
+}
+matrix!(commands_in_the_background_are_not_ended_by_a_policy: http);
+
+/// A model whose `[background]` starts a command that outlasts the turn.
+#[derive(Clone, Debug, Default)]
+struct Background(Model);
+
+impl Script for Background {
+    fn reply(&self, request: &Recorded) -> Reply {
+        let input = request.json().and_then(|body| body["input"].as_array());
+        let last = input.and_then(|it| it.last()).map(Value::to_string);
+        if !last.unwrap_or_default().contains("[background]") {
+            return self.0.reply(request);
+        }
+        let arguments = json!({"cmd": "exec sleep 86400", "yield_time_ms": 250});
+        let call = events::call("background-1", "exec_command", &arguments);
+        Reply::events(events::answer("resp-background", [call]))
+    }
+}
+
 async fn cold_resume_tells_the_text_again(case: Case) {
     let stage = Stage::set(case).await;
     let mut client = stage.with_policy(OLD).start().await;
@@ -198,8 +272,7 @@ async fn cold_resume_tells_the_text_again(case: Case) {
     assert_eq!(counts, [0, 0, 1, 1, 2]);
     let five = replaced(&stage.asked(&thread, "five"));
     assert!(five[0].contains(OLD) && five[1].contains(NEW), "{five:?}");
-    let six = stage.asked(&thread, "six");
-    assert_eq!((copies(&six, NEW), copies(&six, OLD)), (1, 0));
+    stage.assert_one_of(&thread, "six", [NEW, OLD]);
 }
 matrix!(cold_resume_tells_the_text_again: http);
 
@@ -221,8 +294,7 @@ async fn fork_is_told_what_holds_now(case: Case) {
     let two = stage.asked(&other, "two");
     assert_eq!(replaced(&two).len(), 1);
     assert_eq!(copies(&two, OLD), 1, "nothing is erased");
-    let three = stage.asked(&other, "three");
-    assert_eq!((copies(&three, NEW), copies(&three, OLD)), (1, 0));
+    stage.assert_one_of(&other, "three", [NEW, OLD]);
 }
 matrix!(fork_is_told_what_holds_now: http);
 
@@ -231,9 +303,7 @@ async fn thread_without_a_route_is_told_its_context(case: Case) {
     persona::write(&stage);
     fs::create_dir_all(stage.workspace.join("users/ada")).unwrap();
     stage.write("users/ada/USER.md", "Overlay-of-ada");
-    let policy = stage.policy(OLD);
-    let launch = stage.unrouted_relay().option("--profile", "ada");
-    let launch = launch.option("--policy-file", policy.to_str().unwrap());
+    let launch = stage.unrouted_with_policy(OLD).option("--profile", "ada");
     let mut client = launch.start().await;
     let own = json!({"developerInstructions": "Own words."});
     let thread = client.thread("thread/start", own).await;
@@ -244,9 +314,7 @@ async fn thread_without_a_route_is_told_its_context(case: Case) {
     turn(&mut client, &thread, "three").await;
     story::compact(&mut client, &thread).await;
     turn(&mut client, &thread, "four").await;
-    for name in ["SOUL.md", "IDENTITY.md", "USER.md"] {
-        fs::remove_file(stage.workspace.join(name)).unwrap();
-    }
+    persona::remove(&stage);
     turn(&mut client, &thread, "five").await;
     let stderr = client.stderr();
     assert!(client.close().await.success());
@@ -298,12 +366,7 @@ async fn assert_status_of_a_fallback(client: &mut Client, thread: &str) {
 async fn ephemeral_thread_keeps_its_policy_and_takes_another_section(case: Case) {
     let stage = Stage::set(case).await;
     persona::write(&stage);
-    let policy = stage.policy(OLD);
-    let launch = stage.unrouted_relay();
-    let mut client = launch
-        .option("--policy-file", policy.to_str().unwrap())
-        .start()
-        .await;
+    let mut client = stage.unrouted_with_policy(OLD).start().await;
     let thread = client
         .thread("thread/start", json!({"ephemeral": true}))
         .await;
@@ -323,9 +386,7 @@ async fn ephemeral_thread_keeps_its_policy_and_takes_another_section(case: Case)
     turn(&mut client, &thread, "[commands 3 full]").await;
     turn(&mut client, &thread, "five").await;
     turn(&mut client, &thread, "six").await;
-    for name in ["SOUL.md", "IDENTITY.md", "USER.md"] {
-        fs::remove_file(stage.workspace.join(name)).unwrap();
-    }
+    persona::remove(&stage);
     turn(&mut client, &thread, "seven").await;
     assert!(client.close().await.success());
     let said = |prompt| replaced(&stage.asked(&thread, prompt));

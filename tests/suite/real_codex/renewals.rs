@@ -1,4 +1,4 @@
-//! What a renewal keeps, threads that move between a route and none, turn kinds without a route, and AGENTS.md.
+//! What a renewal keeps, and turn kinds without a route.
 
 use std::fs;
 use std::path::Path;
@@ -7,6 +7,7 @@ use codex_relay::commands::endpoint::{Journal, Reply, Script, events};
 use codex_relay::commands::witness::Recorded;
 use serde_json::{Value, json};
 
+use super::documents::{profile, write_profiles};
 use super::policy::{NEW, OLD};
 use crate::support::PATIENCE;
 use crate::support::case::Case;
@@ -95,6 +96,82 @@ async fn renewal_keeps_the_settings_of_the_thread(case: Case) {
 }
 matrix!(renewal_keeps_the_settings_of_the_thread: http);
 
+/// Everything that codex says of a thread's settings: it does when one of them changes.
+async fn all_settings(client: &mut Client, thread: &str, approvals: &str) -> Value {
+    let from = client.inbox.len();
+    let update = json!({"threadId": thread, "approvalPolicy": approvals});
+    client.ok("thread/settings/update", update).await;
+    let is_it = |params: &Value| params["threadId"] == thread;
+    let told = client.notification(from, "thread/settings/updated", is_it);
+    let mut settings = told.await["threadSettings"].clone();
+    assert_eq!(settings["approvalPolicy"].take(), approvals);
+    settings
+}
+
+async fn renewal_keeps_what_no_resume_takes(case: Case) {
+    let stage = Stage::set(case).await;
+    let model = case.version.classic_model();
+    let mode = json!({"mode": "plan", "settings": {
+        "model": model,
+        "reasoning_effort": "low",
+        "developer_instructions": "Plan-words-20c4",
+    }});
+    let set = json!({"summary": "detailed", "personality": "friendly", "collaborationMode": mode});
+    // What a thread begins with is what it would fall back on.
+    let config = json!({"model_reasoning_summary": "concise", "personality": "pragmatic"});
+    let mut client = stage.with_policy(OLD).start().await;
+    let start = json!({"model": model, "config": config});
+    let thread = client.thread("thread/start", start).await;
+    let done = client.turn_with(&thread, "one", set).await;
+    assert_eq!(done["status"], "completed", "{done}");
+    let before = all_settings(&mut client, &thread, "never").await;
+    assert_eq!(before["summary"], "detailed");
+    assert_eq!(before["personality"], "friendly");
+    assert_eq!(before["collaborationMode"]["mode"], "plan");
+    stage.policy(NEW);
+    turn(&mut client, &thread, "two").await;
+    let after = all_settings(&mut client, &thread, "on-request").await;
+    assert_eq!(after, before);
+    assert!(client.close().await.success());
+    let [one, two] = ["one", "two"].map(|prompt| stage.asked(&thread, prompt));
+    assert_eq!(replaced(&two).len(), 1);
+    assert_eq!(settings(&two), settings(&one));
+    assert_eq!(one.json().unwrap()["reasoning"]["summary"], "detailed");
+    assert_eq!(told(&two, "Plan-words-20c4").len(), 1);
+}
+matrix!(renewal_keeps_what_no_resume_takes: http);
+
+async fn renewal_keeps_a_profile_by_its_name(case: Case) {
+    let stage = Stage::set(case).await;
+    write_profiles(&stage, ":workspace");
+    let mut client = stage.with_policy(OLD).start().await;
+    // A resume would have codex take the profile of the client's own config again.
+    let start = json!({"config": {"default_permissions": "open"}});
+    let thread = client.thread("thread/start", start).await;
+    turn(&mut client, &thread, "one").await;
+    for (prompt, policy) in [("two", NEW), ("three", OLD)] {
+        let chosen = json!({"permissions": "blind"});
+        client.turn_with(&thread, "chosen", chosen).await;
+        stage.policy(policy);
+        turn(&mut client, &thread, prompt).await;
+        assert_eq!(profile(&mut client, &thread).await, "blind", "{prompt}");
+    }
+    let none = json!({"sandboxPolicy": {"type": "readOnly"}});
+    client.turn_with(&thread, "none", none).await;
+    let before = state(&mut client, &thread).await;
+    stage.policy(NEW);
+    turn(&mut client, &thread, "four").await;
+    assert_eq!(profile(&mut client, &thread).await, Value::Null);
+    assert_eq!(state(&mut client, &thread).await, before);
+    stage.policy(OLD);
+    let chosen = json!({"permissions": "open"});
+    client.turn_with(&thread, "five", chosen).await;
+    assert_eq!(profile(&mut client, &thread).await, "open");
+    assert!(client.close().await.success());
+    assert_eq!(replaced(&stage.asked(&thread, "five")).len(), 4);
+}
+matrix!(renewal_keeps_a_profile_by_its_name: http);
+
 async fn renewal_keeps_environments(case: Case) {
     let stage = Stage::set(case).await;
     let mut client = stage.with_policy(OLD).start().await;
@@ -171,100 +248,9 @@ async fn policy_that_changes_before_the_first_turn_is_renewed(case: Case) {
         assert_eq!(replaced(&request).len(), 1, "{prompt}");
         assert_eq!(copies(&request, NEW), 1);
     }
-    let three = stage.asked(&thread, "three");
-    assert_eq!((copies(&three, NEW), copies(&three, OLD)), (1, 0));
+    stage.assert_one_of(&thread, "three", [NEW, OLD]);
 }
 matrix!(policy_that_changes_before_the_first_turn_is_renewed: http);
-
-/// Gives codex's configuration an endpoint of the user's own, or takes it away.
-fn own_endpoint(stage: &Stage, is_own: bool) {
-    let path = stage.codex_home.join("config.toml");
-    let text = fs::read_to_string(&path).unwrap();
-    let rest: Vec<&str> = text
-        .lines()
-        .filter(|line| !line.starts_with("openai_base_url"))
-        .collect();
-    let line = format!("openai_base_url = \"{}\"\n", stage.endpoint.base_url());
-    let line = if is_own { &*line } else { "" };
-    fs::write(path, format!("{line}{}\n", rest.join("\n"))).unwrap();
-}
-
-async fn thread_moves_between_a_route_and_none(case: Case) {
-    let stage = Stage::set(case).await;
-    persona::write(&stage);
-    own_endpoint(&stage, true);
-    let mut client = stage.relay().start().await;
-    let thread = client.thread("thread/start", json!({})).await;
-    turn(&mut client, &thread, "one").await;
-    assert!(client.close().await.success());
-    own_endpoint(&stage, false);
-    let resume = json!({"threadId": thread});
-    for (prompt, next) in [("two", "three"), ("four", "five")] {
-        let mut client = stage.relay().start().await;
-        client.thread("thread/resume", resume.clone()).await;
-        turn(&mut client, &thread, prompt).await;
-        turn(&mut client, &thread, next).await;
-        if prompt == "two" {
-            story::spawn_child(&mut client, &thread).await;
-        }
-        assert!(client.close().await.success());
-    }
-    let requests = stage.endpoint.model_requests();
-    for child in requests.iter().filter(|it| it.is_child()) {
-        assert_eq!(copies(child, MARKER), 0);
-    }
-    own_endpoint(&stage, true);
-    let mut client = stage.relay().start().await;
-    client.thread("thread/resume", resume).await;
-    turn(&mut client, &thread, "six").await;
-    story::compact(&mut client, &thread).await;
-    turn(&mut client, &thread, "seven").await;
-    assert!(client.close().await.success());
-    let one = stage.asked(&thread, "one");
-    assert_eq!(told(&one, MARKER).len(), 1);
-    assert!(!one.instructions().unwrap_or_default().contains(MARKER));
-    for prompt in ["two", "three", "four", "five"] {
-        let request = stage.asked(&thread, prompt);
-        let said = replaced(&request);
-        assert_eq!(said.len(), 1, "{prompt}: the section is withdrawn once");
-        assert!(said[0].starts_with("# Developer instructions withdrawn"));
-        assert!(request.instructions().unwrap().contains(MARKER));
-    }
-    let six = stage.asked(&thread, "six");
-    assert_eq!(replaced(&six).len(), 2);
-    assert!(replaced(&six)[1].contains(MARKER));
-    let seven = stage.asked(&thread, "seven");
-    assert_eq!(copies(&seven, MARKER), 1);
-    assert!(!seven.instructions().unwrap_or_default().contains(MARKER));
-}
-matrix!(thread_moves_between_a_route_and_none: http);
-
-async fn resume_of_a_loaded_thread_moves_it(case: Case) {
-    let stage = Stage::set(case).await;
-    persona::write(&stage);
-    let mut client = stage.relay().start().await;
-    let thread = client.thread("thread/start", json!({})).await;
-    turn(&mut client, &thread, "one").await;
-    let own = json!({"openai_base_url": stage.endpoint.base_url()});
-    let resume = json!({"threadId": thread, "config": own});
-    client.thread("thread/resume", resume).await;
-    turn(&mut client, &thread, "two").await;
-    turn(&mut client, &thread, "three").await;
-    let back = json!({"threadId": thread, "config": {}});
-    client.thread("thread/resume", back).await;
-    turn(&mut client, &thread, "four").await;
-    assert!(client.close().await.success());
-    let has = |prompt: &str| {
-        let request = stage.asked(&thread, prompt);
-        let instructions = request.instructions().unwrap_or_default().to_owned();
-        (instructions.contains(MARKER), replaced(&request).len())
-    };
-    assert_eq!(has("one"), (true, 0));
-    assert_eq!(has("two"), (false, 1));
-    assert_eq!(has("three"), (false, 1));
-    assert_eq!(has("four"), (true, 2));
-}
-matrix!(resume_of_a_loaded_thread_moves_it: http);
 
 fn write_skill(stage: &Stage) {
     fs::create_dir_all(stage.workspace.join("skills/knots")).unwrap();
@@ -272,7 +258,7 @@ fn write_skill(stage: &Stage) {
     stage.write("skills/knots/SKILL.md", skill);
 }
 
-async fn turn_of_kind(client: &mut Client, thread: &str, prompt: &str, kind: &str) {
+pub(super) async fn turn_of_kind(client: &mut Client, thread: &str, prompt: &str, kind: &str) {
     let more = json!({"relay": {"kind": kind}});
     let turn = client.turn_with(thread, prompt, more).await;
     assert_eq!(turn["status"], "completed", "{turn}\n{}", client.stderr());
@@ -283,12 +269,7 @@ async fn lightweight_turn_withdraws_the_section_for_itself(case: Case) {
     let stage = Stage::set(case).await;
     persona::write(&stage);
     write_skill(&stage);
-    let policy = stage.policy(OLD);
-    let launch = stage.unrouted_relay();
-    let mut client = launch
-        .option("--policy-file", policy.to_str().unwrap())
-        .start()
-        .await;
+    let mut client = stage.unrouted_with_policy(OLD).start().await;
     let thread = client.thread("thread/start", json!({})).await;
     turn(&mut client, &thread, "one").await;
     turn_of_kind(&mut client, &thread, "light", "cron-lightweight").await;
@@ -365,71 +346,6 @@ async fn heartbeat_without_a_route_is_guided_by_the_collaboration_mode(case: Cas
     assert_eq!(replaced(&stage.asked(&thread, "own")), [""; 0]);
 }
 matrix!(heartbeat_without_a_route_is_guided_by_the_collaboration_mode: http);
-
-async fn agents_file_is_copied_where_codex_does_not_find_it(case: Case) {
-    const AGENTS: &str = "Agents-mark-4b1f";
-    let stage = Stage::set(case).await;
-    stage.write("AGENTS.md", &format!("{AGENTS}\n"));
-    let mut client = stage.relay().start().await;
-    let elsewhere = client.thread("thread/start", json!({})).await;
-    let workspace = stage.workspace.display().to_string();
-    let inside = json!({"cwd": workspace});
-    let inside = client.thread("thread/start", inside).await;
-    let without = json!({"cwd": workspace, "environments": []});
-    let without = client.thread("thread/start", without).await;
-    for thread in [&elsewhere, &inside, &without] {
-        turn(&mut client, thread, "one").await;
-    }
-    turn_of_kind(&mut client, &elsewhere, "message", "message-only").await;
-    turn(&mut client, &elsewhere, "two").await;
-    stage.write("AGENTS.md", "Another-mark-9e37\n");
-    turn(&mut client, &elsewhere, "three").await;
-    turn(&mut client, &without, "three").await;
-    assert!(client.close().await.success());
-    let copy = |request: &Recorded| told(request, "<agent_workspace_document").len();
-    for (thread, is_copied) in [(&elsewhere, 1), (&inside, 0), (&without, 1)] {
-        let one = stage.asked(thread, "one");
-        assert_eq!((copy(&one), copies(&one, AGENTS)), (is_copied, 1));
-    }
-    let message = replaced(&stage.asked(&elsewhere, "message"));
-    assert_eq!(message.len(), 1);
-    assert!(!message[0].contains(AGENTS));
-    let two = replaced(&stage.asked(&elsewhere, "two"));
-    assert!(two.len() == 2 && two[1].contains(AGENTS), "{two:?}");
-    for (thread, count) in [(&elsewhere, 3), (&without, 1)] {
-        let three = replaced(&stage.asked(thread, "three"));
-        assert_eq!(three.len(), count);
-        let last = three.last().unwrap();
-        assert!(last.contains("Another-mark-9e37") && !last.contains(AGENTS));
-    }
-}
-matrix!(agents_file_is_copied_where_codex_does_not_find_it: http);
-
-async fn agents_file_is_never_there_twice(case: Case) {
-    const AGENTS: &str = "Agents-mark-4b1f";
-    let stage = Stage::set(case).await;
-    stage.write("AGENTS.md", &format!("{AGENTS}\n"));
-    let mut client = stage.relay().start().await;
-    let thread = client.thread("thread/start", json!({})).await;
-    turn(&mut client, &thread, "elsewhere").await;
-    // Codex looks for documents again where a turn works elsewhere.
-    let inside = json!({"cwd": stage.workspace.display().to_string()});
-    let done = client.turn_with(&thread, "inside", inside).await;
-    assert_eq!(done["status"], "completed", "{done}");
-    turn(&mut client, &thread, "still inside").await;
-    story::compact(&mut client, &thread).await;
-    turn(&mut client, &thread, "compacted").await;
-    assert!(client.close().await.success());
-    for prompt in ["inside", "still inside"] {
-        let said = replaced(&stage.asked(&thread, prompt));
-        assert_eq!(said.len(), 1, "{prompt}");
-        assert!(said[0].starts_with("# Developer instructions withdrawn"));
-    }
-    let compacted = stage.asked(&thread, "compacted");
-    assert_eq!(copies(&compacted, AGENTS), 1);
-    assert_eq!(told(&compacted, AGENTS), [""; 0], "codex's own copy");
-}
-matrix!(agents_file_is_never_there_twice: http);
 
 async fn collaboration_mode_of_the_client_does_not_displace_the_section(case: Case) {
     let stage = Stage::set(case).await;
@@ -576,8 +492,7 @@ async fn thread_that_goes_back_is_told_again(case: Case) {
         let is_gone = texts(&request).iter().all(|(_, text)| text != "two");
         assert!(is_gone, "it went back");
     }
-    let five = stage.asked(&thread, "five");
-    assert_eq!((copies(&five, NEW), copies(&five, OLD)), (1, 0));
+    stage.assert_one_of(&thread, "five", [NEW, OLD]);
 }
 matrix!(thread_that_goes_back_is_told_again: http);
 

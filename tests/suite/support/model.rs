@@ -2,6 +2,7 @@
 
 use codex_relay::commands::endpoint::{Reply, Script, Signal, Step, events};
 use codex_relay::commands::witness::Recorded;
+use http::StatusCode;
 use serde_json::{Value, json};
 
 /// Answers by what the last item of the input says.
@@ -15,6 +16,7 @@ use serde_json::{Value, json};
 /// | `[spawn]` | a sub-agent |
 /// | `[full]` | a message and a count of tokens that makes codex compact |
 /// | `[commands N full]` | commands, each with such a count: codex compacts in the middle of the turn |
+/// | `[fail]` | an error that ends the turn, over HTTP |
 /// | `[hold]` | a message once [`Model::held_may_end`] is given |
 /// | a goal | a call that declares it reached, then a message |
 /// | anything else | a message |
@@ -53,6 +55,9 @@ impl Script for Model {
                 &arguments,
             );
             return Reply::events(events::answer(&id, [call]));
+        }
+        if last.contains("[fail]") {
+            return Reply::text(StatusCode::BAD_REQUEST, "the test wants it");
         }
         if last.contains("[hold]") {
             return say(&id, "done").after(&self.held_may_end);

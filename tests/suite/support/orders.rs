@@ -8,6 +8,7 @@ use codex_relay::commands::witness::Recorded;
 
 use super::client::Client;
 use super::launch::Launch;
+use super::persona::copies;
 use super::stage::Stage;
 
 impl Stage {
@@ -33,6 +34,20 @@ impl Stage {
             fs::write(path, format!("openai_base_url = \"{url}\"\n{text}")).unwrap();
         }
         self.relay()
+    }
+
+    /// The same with a policy.
+    pub(crate) fn unrouted_with_policy(&self, text: &str) -> Launch<'_> {
+        let path = self.policy(text);
+        let launch = self.unrouted_relay();
+        launch.option("--policy-file", path.to_str().unwrap())
+    }
+
+    /// Asserts that of two texts the request that asks a prompt has one, once.
+    pub(crate) fn assert_one_of(&self, thread: &str, prompt: &str, [there, gone]: [&str; 2]) {
+        let request = self.asked(thread, prompt);
+        let counts = [there, gone].map(|word| copies(&request, word));
+        assert_eq!(counts, [1, 0], "{prompt}: {there} and not {gone}");
     }
 
     /// The request that asks a prompt first.

@@ -23,6 +23,13 @@ pub(crate) fn write(stage: &Stage) {
     );
 }
 
+/// Takes it away.
+pub(crate) fn remove(stage: &Stage) {
+    for name in ["SOUL.md", "IDENTITY.md", "USER.md"] {
+        std::fs::remove_file(stage.workspace.join(name)).unwrap();
+    }
+}
+
 /// Asserts that what arrived is what codex sent, and one copy of the persona; gives the text of it.
 pub(crate) fn assert_injected(pair: &Pair) -> String {
     assert!(

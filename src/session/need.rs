@@ -1,0 +1,97 @@
+//! What a thread needs so that its model goes by a text in its next turn.
+//!
+//! Codex unloads no thread whose last turn has failed (`systemError`; 0.155.1 and 0.171.0): such a
+//! thread is told the text, and stays on its way to the model until a turn has succeeded. One with
+//! commands in its background is told the text too, since they would end with it.
+
+use crate::context::orders::Text;
+use crate::session::ledger::{Ledger, Storage, Told};
+use crate::session::renewal::{Step, Trouble};
+
+/// What a thread needs before its turn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// Nothing.
+    Nothing,
+    /// These steps, in order.
+    Steps(Vec<Step>),
+    /// The turn can't go on.
+    Refuse(Trouble),
+}
+
+impl Ledger {
+    /// What must happen so that the model of `thread` goes by `text` in its next turn.
+    ///
+    /// `is_routed` says which way it is meant to go: a thread that codex has in its memory keeps
+    /// the old one until it is loaded anew.
+    /// With `must_ask` it has to be loaded anew in any case.
+    pub fn need(
+        &self,
+        thread: &str,
+        text: &Text,
+        (is_routed, is_subscribed): (bool, bool),
+        must_ask: bool,
+    ) -> Need {
+        let Some(told) = self.find(thread) else {
+            return Need::Nothing;
+        };
+        let can_move = told.storage == Storage::Written || text.is_ours || told.past.has_ours;
+        let is_on_its_way =
+            told.is_routed == is_routed || told.storage == Storage::Ephemeral || !can_move;
+        if !text.is_ours && !told.past.has_ours && is_on_its_way && !must_ask {
+            return Need::Nothing;
+        }
+        let open = told.open.as_ref().filter(|open| open.outcome.is_none());
+        if open.is_some_and(|open| open.is_awaited) {
+            return Need::Refuse(Trouble::Unknown);
+        }
+        let is_sent = open.is_some_and(|open| open.text == text.digest);
+        let is_seen = is_sent || told.past.seen == Some(text.digest);
+        let is_ephemeral = told.storage == Storage::Ephemeral;
+        if is_ephemeral && told.policy_loaded != text.policy {
+            return Need::Refuse(Trouble::Ephemeral);
+        }
+        let is_current =
+            told.is_loaded && told.loaded == Some(text.digest) && is_on_its_way && !must_ask;
+        if is_ephemeral || is_current {
+            let tell = Need::Steps(vec![Step::Tell]);
+            return if is_seen { Need::Nothing } else { tell };
+        }
+        if told.must_stay_loaded() && (told.has_failed || is_on_its_way) {
+            // The model goes by the message; the rest follows at the first turn before which the
+            // thread can be loaded anew.
+            let tell = Need::Steps(vec![Step::Tell]);
+            return if is_seen { Need::Nothing } else { tell };
+        }
+        let mut steps = Vec::new();
+        // What was never written down can't be resumed; a message writes it down.
+        let is_written = told.storage == Storage::Written;
+        if !is_written {
+            steps.push(Step::Tell);
+        }
+        if told.is_loaded {
+            steps.extend([Step::Look, Step::Leave]);
+        }
+        steps.push(Step::Return);
+        if is_written && !is_seen {
+            steps.push(Step::Tell);
+        }
+        if !is_subscribed {
+            steps.push(Step::Part);
+        }
+        Need::Steps(steps)
+    }
+
+    /// Whether a thread that is resumed stays on its way, though it is meant to go another.
+    pub fn must_stay(&self, thread: &str, is_routed: bool) -> bool {
+        let told = self.find(thread);
+        told.is_some_and(|told| told.is_loaded && told.has_failed && told.is_routed != is_routed)
+    }
+}
+
+impl Told {
+    /// Whether codex can't, or shouldn't, unload it now.
+    pub fn must_stay_loaded(&self) -> bool {
+        self.is_loaded && (self.has_failed || self.is_busy)
+    }
+}
