@@ -45,10 +45,12 @@ pub enum Decision {
     Untouched,
 }
 
-/// Decides rows 3 to 6b of the interface's table.
+/// Decides rows 3 to 6b of the interface's table. `has_generations` says whether the requests of the
+/// client's turns carry one: then one without is of a turn that codex started itself.
 pub fn decide(
     registry: &Registry,
     registrations: &Registrations,
+    has_generations: bool,
     request: &ParentRequest,
 ) -> Decision {
     let Some(thread) = registry.find(request.thread.as_str()) else {
@@ -71,7 +73,7 @@ pub fn decide(
             .map_or(Decision::Refuse(Reason::GenerationStale), inject),
         (Purpose::Turn, None) => thread
             .admitted()
-            .text_of_turn(request.turn.as_ref())
+            .text_of_turn(request.turn.as_ref(), has_generations)
             .or_else(|| thread.text_of_native(request.turn.as_ref()?))
             .map_or_else(
                 || {

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::base::ids::{Generation, RequestId, ThreadId, TurnId};
-use crate::base::limits::MAX_OPEN_REQUESTS;
 use crate::context::compose::Prepared;
 use crate::context::orders::Orders;
 use crate::context::wish::Wish;
@@ -175,10 +174,11 @@ pub(super) struct Request {
 }
 
 impl Session {
-    /// Judges a line of the client. Lines that are no requests of ours to change pass.
+    /// Judges a line of the client. Lines that are no requests of ours to change pass, and those that
+    /// can't be read unless they name a method of the relay's own.
     pub fn on_client_line(&mut self, line: &Bytes) -> ClientVerdict {
         let Some(envelope) = Envelope::read(line) else {
-            return ClientVerdict::Pass;
+            return Self::on_unreadable(line);
         };
         if envelope.method.as_deref().is_some_and(methods::is_ours) {
             return self.on_relay_method(line, envelope);
@@ -295,7 +295,7 @@ impl Session {
         member: RelayMember,
     ) -> ClientVerdict {
         if self.pending.is_full() {
-            let denial = Denial::busy("requests are open", MAX_OPEN_REQUESTS);
+            let denial = Denial::requests_are_open();
             let id = request.id;
             return ClientVerdict::Refuse { id, denial };
         }

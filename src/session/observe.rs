@@ -8,12 +8,14 @@ use serde_json::json;
 
 use crate::base::ids::{RequestId, ThreadId, TurnId};
 use crate::base::limits::MAX_KEPT_CONFIG_BYTES;
+use crate::session::admitted::Ticket;
 use crate::session::eligibility::{AccountKind, Ineligible};
 use crate::session::machine::{Meaning, Session};
 use crate::session::methods::{self, CodexNotification, CompactionIs};
 use crate::session::opening::Opened;
 use crate::session::own::OwnAnswer;
 use crate::session::strays::Strays;
+use crate::session::tally::Beginning;
 use crate::session::version::{CodexVersion, Support};
 use crate::wire::envelope::{Envelope, member, member_text};
 
@@ -122,9 +124,6 @@ impl Session {
                     self.ledger.reverted(thread.as_str());
                 }
             }
-            Meaning::Renewed(thread) => {
-                self.ledger.turn_answered(thread.as_str(), result.is_some());
-            }
             Meaning::Unsubscribed(thread) => {
                 if result.is_some() {
                     self.delivery.forget(thread.as_str());
@@ -162,15 +161,34 @@ impl Session {
                     self.note_opened(id.as_str(), opened, account);
                 }
             }
-            Meaning::Turn { thread, ticket } => {
-                self.ledger.turn_answered(thread.as_str(), result.is_some());
+            Meaning::Turn {
+                thread,
+                ticket,
+                beginning,
+            } => {
                 let turn = result
                     .and_then(|result| member_text(line, &result, &["turn", "id"]))
                     .and_then(TurnId::new);
-                self.name_account(thread.as_str(), turn.as_ref());
-                let ended = self.registry.answered(thread.as_str(), ticket, turn);
-                self.end_given(thread.as_str(), ended);
+                self.on_turn_answer(&thread, ticket, turn, *beginning);
             }
+        }
+    }
+
+    /// Learns whether codex has begun a turn of the client's, and which one.
+    fn on_turn_answer(
+        &mut self,
+        thread: &ThreadId,
+        ticket: Option<Ticket>,
+        turn: Option<TurnId>,
+        beginning: Beginning,
+    ) {
+        self.ledger.turn_answered(thread.as_str(), turn.is_some());
+        if let Some(turn) = &turn {
+            self.begin_turn(thread, turn, beginning);
+        }
+        if let Some(ticket) = ticket {
+            let ended = self.registry.answered(thread.as_str(), ticket, turn);
+            self.end_given(thread.as_str(), ended);
         }
     }
 
@@ -262,13 +280,12 @@ impl Session {
                 }
                 Some(_) | None => {}
             },
-            CodexNotification::ThreadGone => {
-                self.registry.gone(thread);
-                self.registrations.end_turn(thread, None);
-                self.ledger.unloaded(thread);
-                self.delivery.forget(thread);
-                self.routes.gone(thread);
+            CodexNotification::ThreadDeleted => {
+                self.on_gone(thread);
+                // Nobody can bring it back, so nobody can use what is kept for it.
+                self.registrations.clear(Some(thread));
             }
+            CodexNotification::ThreadGone => self.on_gone(thread),
             CodexNotification::TurnCompleted => {
                 if let Some(turn) = text(&["turn", "id"]) {
                     self.on_turn_completed(thread, &turn);
@@ -281,6 +298,14 @@ impl Session {
                 }
             }
         }
+    }
+
+    fn on_gone(&mut self, thread: &str) {
+        self.registry.gone(thread);
+        self.registrations.end_turn(thread, None);
+        self.ledger.unloaded(thread);
+        self.delivery.forget(thread);
+        self.routes.gone(thread);
     }
 
     fn learn_settings(&mut self, line: &[u8], params: &Range<usize>, thread: &str) {

@@ -211,14 +211,13 @@ impl Session {
     fn next_step(
         &mut self,
         line: &Bytes,
-        mut ready: Ready,
+        ready: Ready,
         text: Text,
         (mut steps, before): (VecDeque<Step>, Option<Settings>),
     ) -> ClientVerdict {
         let Some(step) = steps.pop_front() else {
             return self.deliver(line, ready);
         };
-        ready.turn.is_renewed = true;
         let (own, question) = self.ask_step(&ready.turn.thread, step, &text);
         let patience = match step {
             Step::Look | Step::Return => Patience::Renewal,

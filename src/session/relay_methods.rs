@@ -6,7 +6,6 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use crate::base::ids::{Generation, RequestId, ThreadId};
-use crate::base::limits::MAX_THREADS;
 use crate::context::compose::Prepared;
 use crate::context::given::Given;
 use crate::context::reference::Reference;
@@ -17,11 +16,12 @@ use crate::context::wish::Wish;
 use crate::control::answers::{self, Cleared};
 use crate::session::given_params::{self, shown, unknown};
 use crate::session::intercept::{ClientVerdict, Prepare, Target};
-use crate::session::machine::{Denial, Session};
-use crate::session::methods::RelayMethod;
+use crate::session::machine::{Denial, Meaning, Session};
+use crate::session::methods::{self, RelayMethod};
 use crate::session::registrations::{Lifetime, Registered};
 use crate::session::registry::GivenFor;
 use crate::wire::envelope::Envelope;
+use crate::wire::lead::Lead;
 
 /// A registration that waits for its text to be put together.
 #[derive(Debug, PartialEq, Eq)]
@@ -69,6 +69,20 @@ impl Session {
         })
     }
 
+    /// Answers a line that can't be read, if it is of the relay's own name space.
+    pub(super) fn on_unreadable(line: &Bytes) -> ClientVerdict {
+        let mut lead = Lead::default();
+        lead.push(line);
+        match lead.id() {
+            _ if !lead.method_begins_with(methods::OWN_NAMES) => ClientVerdict::Pass,
+            Some(id) => ClientVerdict::Refuse {
+                id,
+                denial: Denial::RelayLine,
+            },
+            None => ClientVerdict::Drop,
+        }
+    }
+
     fn on_relay_request(
         &mut self,
         method: RelayMethod,
@@ -81,13 +95,11 @@ impl Session {
                 Ok(answer(id, &json!(self.info())))
             }
             RelayMethod::Status => {
-                only(params, &["threadId"])?;
-                let status = self.status(thread(params)?.as_ref());
+                let status = self.status(of_thread(params)?.as_ref());
                 Ok(answer(id, &json!(status.map_err(Fault::Denial)?)))
             }
             RelayMethod::ContextClear => {
-                only(params, &["threadId"])?;
-                self.clear(thread(params)?.as_ref());
+                self.clear(of_thread(params)?.as_ref());
                 Ok(answer(id, &json!(Cleared {})))
             }
             RelayMethod::ContextSet => {
@@ -117,9 +129,20 @@ impl Session {
 
     /// Why a context can't be kept for `thread`, or for one that is to come.
     pub(super) fn cannot_keep(&self, thread: Option<&str>) -> Option<Denial> {
-        let is_full = self.registrations.is_full_for(thread);
-        let full = || Denial::busy("threads have a registered context", MAX_THREADS);
-        self.cannot_give().or_else(|| is_full.then(full))
+        // Those of threads that are being opened count: a client may send many before it reads an answer.
+        let is_on_its_way = |meaning: &Meaning| {
+            matches!(
+                meaning,
+                Meaning::Thread {
+                    registered: Some(_),
+                    ..
+                }
+            )
+        };
+        let on_their_way = self.pending.count(is_on_its_way);
+        let is_full = self.registrations.is_full_for(thread, on_their_way);
+        self.cannot_give()
+            .or_else(|| is_full.then(Denial::contexts_are_kept))
     }
 
     /// Puts a registration in force, whose text was put together.
@@ -270,6 +293,15 @@ fn thread(params: &Map<String, Value>) -> Result<Option<ThreadId>, String> {
             None => Err("threadId is empty; leave it out for all threads".to_owned()),
         },
         Some(_) => Err("threadId: expected the id of a thread".to_owned()),
+    }
+}
+
+/// The thread in params that name one at the most.
+fn of_thread(params: &Map<String, Value>) -> Result<Option<ThreadId>, String> {
+    match (only(params, &["threadId"]), thread(params)) {
+        (Ok(()), thread) => thread,
+        (Err(unknown), Ok(_)) => Err(unknown),
+        (Err(unknown), Err(fault)) => Err(format!("{unknown}; {fault}")),
     }
 }
 

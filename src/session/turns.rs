@@ -22,15 +22,12 @@ use crate::session::machine::{Denial, Meaning, Remark, Session};
 use crate::session::own::OwnId;
 use crate::session::registry::{GivenFor, Thread};
 use crate::session::relay_member::RelayMember;
+use crate::session::tally::{Beginning, ContextAccount};
 use crate::session::threads::Habits;
 use crate::wire::edit::Edit;
 use crate::wire::envelope::{Envelope, member_text};
 
 /// A turn that waits for its context.
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "independent facts, not states"
-)]
 #[derive(Debug, PartialEq)]
 pub(super) struct StartTurn {
     pub(super) request: Request,
@@ -44,8 +41,6 @@ pub(super) struct StartTurn {
     pub(super) may_have_memory: bool,
     /// What a renewal of its thread has lost of its settings.
     pub(super) lost: Vec<(String, Value)>,
-    /// Whether its thread was renewed for it.
-    pub(super) is_renewed: bool,
 }
 
 /// A turn that has its context.
@@ -152,7 +147,6 @@ impl Session {
             has_own: member.context.is_some(),
             may_have_memory,
             lost: Vec::new(),
-            is_renewed: false,
         };
         let is_running = self
             .registry
@@ -263,13 +257,14 @@ impl Session {
             prepared,
             fresh,
         } = ready;
-        self.begin_account(&turn.thread, &prepared, turn.is_given);
+        self.warn_of_losses(&turn.thread, &prepared.warnings);
+        let mut beginning = self.beginning(&turn, &prepared);
         let known = self.registry.find(turn.thread.as_str());
         if !known.is_some_and(|known| known.routed) {
             self.set_mode(line, &mut turn, wish.kind);
             // What was given for this turn is in its thread's developer instructions.
             self.registrations.end_turn(turn.thread.as_str(), None);
-            return self.send_turn(line, turn, None);
+            return self.send_turn(line, turn, beginning, None);
         }
         // The text of a turn that is unlike the others isn't one for the requests between turns.
         let is_usual = !turn.is_given && self.usual_wish(turn.thread.as_str()) == wish;
@@ -278,25 +273,33 @@ impl Session {
         let slot = slot.map(|registered| registered.generation.clone());
         let is_taken = |given: &_| known.is_some_and(|known| known.admitted().has_begun(given));
         let slot = slot.filter(|slot| !turn.has_own && !is_taken(slot));
-        let given_for = if turn.is_given {
-            GivenFor::OneTurn
-        } else {
-            GivenFor::AnyTurn
-        };
-        self.registry.note_given(thread, given_for);
-        if let Some(change) = self
-            .registry
-            .note_text(thread, &prepared.snapshot, is_usual)
-        {
-            let thread = turn.thread.clone();
-            self.remarks.push(Remark::ContextChanged { thread, change });
-        }
         let snapshot = Arc::clone(&prepared.snapshot);
+        let text = (Arc::clone(&snapshot), is_usual);
+        if known.is_some_and(Thread::is_running) {
+            // It may be a steer, and a turn keeps its text.
+            beginning.text = Some(text);
+        } else {
+            self.note_turns_text(&turn.thread, beginning.given_for, text);
+        }
         let generation = slot.clone().unwrap_or(fresh);
         let admitted = self
             .registry
             .admit(turn.thread.as_str(), generation, snapshot, slot);
-        self.send_turn(line, turn, admitted)
+        self.send_turn(line, turn, beginning, admitted)
+    }
+
+    /// What is to be noted of a turn once codex has begun it.
+    fn beginning(&self, turn: &StartTurn, prepared: &Prepared) -> Beginning {
+        let from = self.source_of(Some(turn.thread.as_str()), turn.is_given);
+        Beginning {
+            context: ContextAccount::of(prepared, from),
+            given_for: if turn.is_given {
+                GivenFor::OneTurn
+            } else {
+                GivenFor::AnyTurn
+            },
+            text: None,
+        }
     }
 
     pub(super) fn on_turn_steer(
@@ -324,22 +327,26 @@ impl Session {
         &mut self,
         line: &Bytes,
         turn: StartTurn,
+        beginning: Beginning,
         admitted: Option<(Generation, Ticket)>,
     ) -> ClientVerdict {
+        let beginning = Box::new(beginning);
         let StartTurn {
             request: Request { id, params },
             thread,
             scratch,
             lost,
-            is_renewed,
             ..
         } = turn;
         let mut edits = config_edit::settings(line, &params, &lost);
         edits.extend(scratch_edit(line, &params, scratch.as_deref()));
         let Some((generation, ticket)) = admitted else {
-            if is_renewed {
-                self.pending.settle(id, Meaning::Renewed(thread));
-            }
+            let meaning = Meaning::Turn {
+                thread,
+                ticket: None,
+                beginning,
+            };
+            self.pending.settle(id, meaning);
             return rewritten(edits);
         };
         // Codex refuses the member of a client that didn't ask for experimental ones: the turn
@@ -348,7 +355,12 @@ impl Session {
             let edit = config_edit::generation(line, &params, generation.as_str(), false);
             edits.extend(edit);
         }
-        self.pending.settle(id, Meaning::Turn { thread, ticket });
+        let meaning = Meaning::Turn {
+            thread,
+            ticket: Some(ticket),
+            beginning,
+        };
+        self.pending.settle(id, meaning);
         rewritten(edits)
     }
 }
