@@ -3,6 +3,7 @@
 pub mod body;
 mod cut;
 pub mod down;
+mod frames;
 mod gather;
 pub mod http;
 pub mod judge;

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
-use bytes::{Buf, BufMut, Bytes, BytesMut};
+use bytes::{BufMut, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -16,9 +16,11 @@ use crate::budget::share::Share;
 use crate::exchange::body::Body;
 use crate::exchange::classify::Identity;
 use crate::exchange::refusal::{Measured, Refusal};
-use crate::relay::judge::{Judged, judge};
+use crate::relay::frames::{fill, pong};
+use crate::relay::judge::{Judged, judge, refused};
 use crate::relay::listener::Relay;
 use crate::relay::websocket::{Stuck, Word};
+use crate::session::tally::{About, Outcome};
 use crate::upstream::calls::Call;
 use crate::wire::frames::{FrameHead, MAX_HEAD_BYTES, OpCode, Parsed, apply_mask};
 
@@ -31,6 +33,8 @@ pub struct Up<'a, R, W> {
     say: mpsc::Sender<Word>,
     stuck: Stuck<'a>,
     call: &'a Call,
+    /// What is known of a message that isn't read.
+    about: &'a About,
     buffer: BytesMut,
     message: Message,
 }
@@ -65,7 +69,7 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Up<'a, R, W> {
         to: W,
         say: mpsc::Sender<Word>,
         stuck: Stuck<'a>,
-        call: &'a Call,
+        (call, about): (&'a Call, &'a About),
     ) -> Self {
         Self {
             relay,
@@ -74,6 +78,7 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Up<'a, R, W> {
             say,
             stuck,
             call,
+            about,
             buffer: BytesMut::new(),
             message: Message::default(),
         }
@@ -250,7 +255,9 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Up<'a, R, W> {
             let waiting = self.relay.budget.message(size);
             let share = Self::answering(&mut self.to, &mut self.stuck.pings, waiting).await?;
             let Ok(share) = share else {
-                refuse(&self.say, &Refusal::new(Reason::Busy)).await?;
+                let refusal = Refusal::new(Reason::Busy);
+                self.note(refused(&refusal));
+                refuse(&self.say, &refusal).await?;
                 return Err(End::UpstreamGone);
             };
             self.message.share = Some(share);
@@ -271,6 +278,7 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Up<'a, R, W> {
         });
         if usize::try_from(size).map_or(true, |size| size > MAX_MESSAGE_BYTES) {
             let refusal = Refusal::too_large(Measured::Message, size);
+            self.note(refused(&refusal));
             return refuse(&self.say, &refusal).await;
         }
         let text = text.freeze();
@@ -279,6 +287,10 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Up<'a, R, W> {
         }
         let body = Body::read(&text);
         if !body.is_create {
+            return self.send(vec![text], opcode).await;
+        }
+        if self.relay.passes_unread() {
+            self.note(Outcome::Untouched);
             return self.send(vec![text], opcode).await;
         }
         let judged = judge(
@@ -315,6 +327,14 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Up<'a, R, W> {
             }
             Judged::Refuse(refusal) => refuse(&self.say, &refusal).await,
         }
+    }
+
+    /// Counts a message that isn't read.
+    fn note(&self, outcome: Outcome) {
+        let about = self.about;
+        self.relay
+            .session
+            .with(|session| session.note_outcome(about, outcome));
     }
 
     /// Sends a message in fragments, masked anew.
@@ -417,36 +437,6 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Up<'a, R, W> {
     async fn flush(&mut self) -> Result<(), End> {
         self.to.flush().await.map_err(|_| End::UpstreamGone)
     }
-}
-
-/// Appends what comes next of `pieces` to `part`, until that is `end` bytes long.
-fn fill(part: &mut Vec<u8>, end: usize, pieces: &mut VecDeque<Bytes>) {
-    while let Some(piece) = pieces.front_mut() {
-        let count = piece.len().min(end - part.len());
-        part.extend_from_slice(piece.get(..count).unwrap_or_default());
-        piece.advance(count);
-        if !piece.is_empty() {
-            return;
-        }
-        pieces.pop_front();
-    }
-}
-
-/// The answer to a ping, as a client sends it.
-fn pong(payload: &[u8]) -> Vec<u8> {
-    let mut key = [0; 4];
-    let _ = getrandom::fill(&mut key);
-    let mut frame = Vec::with_capacity(payload.len() + MAX_HEAD_BYTES);
-    let length = u64::try_from(payload.len()).unwrap_or(0);
-    FrameHead {
-        mask: Some(key),
-        ..FrameHead::last(OpCode::Pong, length)
-    }
-    .encode(&mut frame);
-    let start = frame.len();
-    frame.extend_from_slice(payload);
-    apply_mask(frame.get_mut(start..).unwrap_or_default(), key, 0);
-    frame
 }
 
 /// Tells codex, on the other pump, that its message goes no further.
