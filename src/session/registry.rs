@@ -316,7 +316,10 @@ impl Thread {
     fn settle(&mut self) {
         if !self.admitted.is_awaited() {
             let admitted = &self.admitted;
-            self.tally.settle(|turn| admitted.has_turn(turn.as_str()));
+            let native = self.native.as_ref().map(|(turn, _)| turn);
+            let is_of_client =
+                |turn: &TurnId| native != Some(turn) && admitted.has_turn(turn.as_str());
+            self.tally.settle(is_of_client);
         }
     }
 

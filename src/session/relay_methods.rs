@@ -73,6 +73,7 @@ impl Session {
     pub(super) fn on_unreadable(line: &Bytes) -> ClientVerdict {
         let mut lead = Lead::default();
         lead.push(line);
+        lead.finish();
         match lead.id() {
             _ if !lead.method_begins_with(methods::OWN_NAMES) => ClientVerdict::Pass,
             Some(id) => ClientVerdict::Refuse {

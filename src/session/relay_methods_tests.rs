@@ -483,6 +483,8 @@ fn line_of_the_relays_own_never_reaches_codex_however_it_is_made() {
         let line = format!("{{\"method\":\"thread/list\",\"params\":{params}}}\n");
         assert_eq!(story.line(&line), Ok(Some(line.clone())), "{params:.20}");
     }
+    let unclosed = "{\"id\":1,\"method\":\"relay/info\"\n";
+    assert_eq!(story.line(unclosed), Err(Denial::RelayLine));
     let odd = "{\"id\":1,\"method\":\"relay/\\ud800\"}\n";
     assert_eq!(story.line(odd), Err(Denial::RelayLine));
 }
@@ -724,6 +726,53 @@ fn steer_changes_nothing_of_what_is_told_of_its_turn() {
 }
 
 #[test]
+fn turn_of_codex_itself_keeps_text_and_account_where_the_client_steers_it() {
+    let mut story = Story::with_thread();
+    let set = json!({"threadId": "t", "scope": "thread", "text": "thread"});
+    story.set(&set).unwrap();
+    let mut goal = ParentRequest {
+        thread: ThreadId::new("t").unwrap(),
+        turn: TurnId::new("goal"),
+        generation: None,
+        purpose: Purpose::Turn,
+    };
+    let text = Prepared::of_text("thread".to_owned());
+    story.session.on_native_context(&goal, Some(&text));
+    let asked = about("goal", Counted::Turn, false);
+    story.session.note_outcome(&asked, Outcome::Injected(6));
+    let own = json!({"context": {"text": "of the steer"}});
+    story.start("t", "goal", &own).unwrap();
+    goal.generation = Generation::new(&*story.generations["t"]);
+    assert_eq!(told(&story.session.decide(&goal)), "thread");
+    let asked = about("goal", Counted::Turn, true);
+    story.session.note_outcome(&asked, Outcome::Injected(6));
+    let told = account(&mut story, "t");
+    assert_eq!(counted(told.turn), None);
+    assert_eq!(
+        counted(told.codex_turn),
+        Some(("goal".to_owned(), [2, 0, 0]))
+    );
+    assert_eq!((&*told.context.from, told.context.bytes), ("thread", 6));
+    story.end("t", "goal");
+    assert_eq!(story.turn("t", &Value::Null), "thread");
+}
+
+#[test]
+fn turn_without_a_route_has_its_account() {
+    let mut story = Story::of(Supplier::Client);
+    story.open("t", &json!({"modelProvider": "mine"}));
+    let params = json!({"threadId": "t", "input": []});
+    story.call("turn/start", &params).unwrap();
+    story.answer(&json!({"turn": {"id": "u"}}));
+    let started = json!({"threadId": "t", "turn": {"id": "u"}});
+    story.codex(&json!({"method": "turn/started", "params": started}));
+    let turn = account(&mut story, "t").turn.unwrap();
+    assert_eq!((&*turn.turn_id, turn.is_running), ("u", true));
+    story.end("t", "u");
+    assert!(!account(&mut story, "t").turn.unwrap().is_running);
+}
+
+#[test]
 fn what_children_of_children_ask_counts_for_the_thread_that_the_client_drives() {
     let mut story = Story::with_thread();
     story.start("t", "u", &Value::Null).unwrap();
@@ -804,6 +853,15 @@ fn status_tells_what_a_thread_was_given_and_what_became_of_its_requests() {
         told.threads.into_iter().next().unwrap()
     };
     assert_eq!(one(&mut story).context.from, "none");
+    let later = json!({"threadId": "later", "scope": "thread", "text": "x"});
+    story.set(&later).unwrap();
+    let later = json!({"threadId": "later"});
+    let told = status(&mut story, &later).unwrap();
+    assert_eq!(
+        (told.threads[0].is_open, &*told.threads[0].context.from),
+        (false, "none")
+    );
+    story.call("relay/context/clear", &later).unwrap();
     let set = json!({"threadId": "t", "scope": "thread", "text": "thread"});
     story.set(&set).unwrap();
     let sections = json!([{"name": "persona", "text": "p"}, {"name": "notes", "text": "n"}]);

@@ -83,7 +83,7 @@ pub struct Tally {
 }
 
 /// The account of a prepared text.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContextAccount {
     /// Who gave it.
     pub from: &'static str,
@@ -121,6 +121,17 @@ pub(super) struct Beginning {
     pub(super) text: Option<(Arc<Snapshot>, bool)>,
 }
 
+impl Default for ContextAccount {
+    fn default() -> Self {
+        Self {
+            from: "none",
+            bytes: 0,
+            sources: Vec::new(),
+            references: Vec::new(),
+        }
+    }
+}
+
 impl ContextAccount {
     /// Notes what `prepared` is made of.
     pub fn of(prepared: &Prepared, from: &'static str) -> Self {
@@ -142,9 +153,7 @@ impl Tally {
 
     /// Begins a turn of the client's, whose requests may have come before codex's answer.
     fn begin(&mut self, id: TurnId, context: ContextAccount) {
-        let is_it = |known: &mut OfTurn| known.id == id;
-        let early = self.early.take_if(is_it);
-        let early = early.or_else(|| self.codex_turn.take_if(is_it));
+        let early = self.early.take_if(|known| known.id == id);
         self.turn = Some(OfTurn {
             bytes: context.bytes,
             ..early.unwrap_or_else(|| OfTurn::new(id))
@@ -248,8 +257,13 @@ impl Session {
         }
     }
 
-    /// Notes that codex has begun a turn of the client's, unless it is one that runs already.
+    /// Notes that codex has begun a turn of the client's, unless it is one that runs already: another of
+    /// the client's, or one of codex's own.
     pub(super) fn begin_turn(&mut self, thread: &ThreadId, turn: &TurnId, beginning: Beginning) {
+        let known = self.registry.find(thread.as_str());
+        if known.is_some_and(|known| known.text_of_native(turn).is_some()) {
+            return;
+        }
         let tally = self.registry.tally(thread.as_str());
         let Some(tally) = tally.filter(|tally| !tally.is_begun(turn)) else {
             return;

@@ -41,6 +41,13 @@ impl Lead {
         }
     }
 
+    /// Takes what has come for all there is: a last member without its end counts.
+    pub fn finish(&mut self) {
+        if !self.is_over {
+            self.end_member();
+        }
+    }
+
     /// The method, escapes resolved, if it has passed.
     pub fn method(&self) -> Option<String> {
         let raw = self.method.as_deref()?;
@@ -165,7 +172,9 @@ mod tests {
     fn beginning_of_a_method_is_known_whatever_comes_behind_it() {
         let begins = |method: &str| {
             let mut lead = Lead::default();
-            lead.push(format!("{{\"method\":{method}}}").as_bytes());
+            // The closing brace isn't there.
+            lead.push(format!("{{\"method\":{method}").as_bytes());
+            lead.finish();
             lead.method_begins_with("relay/")
         };
         let long = format!("\"relay/{}\"", "x".repeat(2000));
