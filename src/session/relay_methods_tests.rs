@@ -275,6 +275,26 @@ fn turn_that_failed_to_start_leaves_what_was_given_for_the_next() {
 }
 
 #[test]
+fn turn_that_is_refused_leaves_what_was_given_for_the_next() {
+    let mut story = Story::with_thread();
+    let set = json!({"threadId": "t", "scope": "turn", "text": "turn"});
+    story.set(&set).unwrap();
+    let large = json!({"context": {"text": "x".repeat(101)}});
+    let large = json!({"threadId": "t", "input": [], "relay": large});
+    let refused = story.call("turn/start", &large);
+    assert!(matches!(refused, Err(Denial::ContextTooLarge { .. })));
+    assert_eq!(story.turn("t", &Value::Null), "turn");
+    story.set(&set).unwrap();
+    let own = json!({"context": {"text": "own"}});
+    assert_eq!(story.turn("t", &own), "own");
+    assert_eq!(
+        story.turn("t", &Value::Null),
+        "workspace",
+        "it took its place"
+    );
+}
+
+#[test]
 fn turn_of_codex_itself_gets_no_text_that_was_for_one_turn() {
     let mut story = Story::with_thread();
     let own = |story: &Story| story.decide("t", None, Purpose::Turn);
@@ -842,6 +862,16 @@ fn note_some_outcomes(story: &mut Story) {
 }
 
 #[test]
+fn status_tells_of_threads_that_are_not_open_what_is_kept_for_them() {
+    let mut story = Story::with_thread();
+    let later = json!({"threadId": "later", "scope": "thread", "text": "x"});
+    story.set(&later).unwrap();
+    let told = account(&mut story, "later");
+    assert_eq!((told.is_open, &*told.context.from), (false, "none"));
+    assert_eq!(told.registrations[0].bytes, 1);
+}
+
+#[test]
 fn status_tells_what_a_thread_was_given_and_what_became_of_its_requests() {
     let mut story = Story::with_thread();
     let status = |story: &mut Story, params: &Value| {
@@ -853,15 +883,6 @@ fn status_tells_what_a_thread_was_given_and_what_became_of_its_requests() {
         told.threads.into_iter().next().unwrap()
     };
     assert_eq!(one(&mut story).context.from, "none");
-    let later = json!({"threadId": "later", "scope": "thread", "text": "x"});
-    story.set(&later).unwrap();
-    let later = json!({"threadId": "later"});
-    let told = status(&mut story, &later).unwrap();
-    assert_eq!(
-        (told.threads[0].is_open, &*told.threads[0].context.from),
-        (false, "none")
-    );
-    story.call("relay/context/clear", &later).unwrap();
     let set = json!({"threadId": "t", "scope": "thread", "text": "thread"});
     story.set(&set).unwrap();
     let sections = json!([{"name": "persona", "text": "p"}, {"name": "notes", "text": "n"}]);

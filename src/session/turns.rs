@@ -148,15 +148,6 @@ impl Session {
             may_have_memory,
             lost: Vec::new(),
         };
-        let is_running = self
-            .registry
-            .find(turn.thread.as_str())
-            .is_some_and(Thread::is_running);
-        if member.context.is_some() && !is_running {
-            // Newer than what was set for the next turn: it takes its place. A steer doesn't.
-            self.registrations.end_turn(turn.thread.as_str(), None);
-            self.registrations.note_any();
-        }
         let history = self.ledger.turn_asked(turn.thread.as_str());
         ClientVerdict::Prepare(Prepare {
             history,
@@ -260,6 +251,13 @@ impl Session {
         self.warn_of_losses(&turn.thread, &prepared.warnings);
         let mut beginning = self.beginning(&turn, &prepared);
         let known = self.registry.find(turn.thread.as_str());
+        if turn.has_own && !known.is_some_and(Thread::is_running) {
+            // Newer than what was set for the next turn: it takes its place. A steer doesn't.
+            self.registrations.end_turn(turn.thread.as_str(), None);
+        }
+        if turn.has_own {
+            self.registrations.note_any();
+        }
         if !known.is_some_and(|known| known.routed) {
             self.set_mode(line, &mut turn, wish.kind);
             // What was given for this turn is in its thread's developer instructions.
