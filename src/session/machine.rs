@@ -99,6 +99,8 @@ pub struct Session {
     pub(super) openings: u64,
     /// Model requests pass unread: whose they are isn't known.
     pub(super) reads_nothing: bool,
+    /// Codex passes generations on: a turn without one isn't the client's.
+    pub(super) has_generations: bool,
     /// Codex left a question of ours without an answer: it isn't asked again.
     pub(super) is_silent: bool,
 }
@@ -271,6 +273,7 @@ impl Session {
             tools: ToolQuestions::default(),
             openings: 0,
             reads_nothing: false,
+            has_generations: false,
             delivery: Delivery::new(),
             ledger: Ledger::new(),
             errands: Vec::new(),
@@ -289,11 +292,10 @@ impl Session {
 
     /// Decides on a parent's model request.
     pub fn decide(&self, request: &ParentRequest) -> Decision {
-        let has_generations = self.client.experimental_api;
         decide::decide(
             &self.registry,
             &self.registrations,
-            has_generations,
+            self.has_generations,
             request,
         )
     }
@@ -360,6 +362,7 @@ impl Session {
     /// Notes that a model request of a turn came here, whatever becomes of it.
     pub fn note_request(&mut self, request: &ParentRequest) {
         self.reads_nothing = false;
+        self.has_generations |= request.generation.is_some();
         if request.purpose == Purpose::Turn {
             let turn = request.turn.as_ref();
             self.routes.requested(request.thread.as_str(), turn);

@@ -830,7 +830,13 @@ fn turn_that_begins_behind_another_one_never_gets_its_text() {
     };
     assert_eq!(told(&story.session.decide(&of("u"))), "for one turn");
     assert_eq!(story.session.decide(&of("goal")), Decision::RefuseOwnTurn);
-    // A turn/start that codex has yet to answer for says nothing of a turn without a generation.
+    // A turn/start that codex has yet to answer for says nothing of a turn without a generation, once
+    // codex has shown that it passes them on.
+    let first = ParentRequest {
+        generation: Generation::new(&*story.generations["t"]),
+        ..of("u")
+    };
+    story.session.note_request(&first);
     let params = json!({"threadId": "t", "input": [], "relay": own});
     story.call("turn/start", &params).unwrap();
     assert_eq!(story.session.decide(&of("goal")), Decision::RefuseOwnTurn);

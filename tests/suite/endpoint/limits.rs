@@ -206,6 +206,8 @@ async fn zstd_of_every_kind_is_opened_within_the_limit() {
         head.contains("x-codex-relay-reason: body_invalid"),
         "{head}"
     );
+    let status = mirror.client.ok("relay/status", json!({})).await;
+    assert_eq!(status["totals"]["refused"], 2, "{status}");
 }
 
 #[tokio::test]
