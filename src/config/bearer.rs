@@ -8,7 +8,7 @@ use crate::base::secret::Secret;
 use crate::config::args::Options;
 use crate::config::env;
 use crate::config::settings::{Given, Reader, shown};
-use crate::upstream::bearer::{Bearer, Source, credential, read_file};
+use crate::upstream::bearer::{Bearer, BearerError, Source, credential, read_file};
 use crate::upstream::destination::Destination;
 
 /// The credential, and the environment that is left for other programs.
@@ -67,12 +67,23 @@ impl Reader<'_> {
     fn of_variable(&mut self, Given { place, value: name }: &Given) -> Option<Source> {
         let value = name.to_str().and_then(|name| self.environment.find(name));
         let Some(value) = value else {
-            let fault = format!("the environment variable {} is not set", shown(name));
+            let mut all = self.environment.all().into_iter();
+            let what = if all.any(|(known, _)| known == *name) {
+                "is empty, expected the credential"
+            } else {
+                "is not set"
+            };
+            let fault = format!("the environment variable {} {what}", shown(name));
             self.fault(place.clone(), fault);
             return None;
         };
-        let value = value.into_string().unwrap_or_default();
-        if let Err(error) = credential(&value) {
+        let value = value.into_string();
+        let is_good = match &value {
+            Ok(value) => credential(value).map(|_| ()),
+            Err(_) => Err(BearerError::NotAWord),
+        };
+        let value = value.unwrap_or_default();
+        if let Err(error) = is_good {
             self.fault(
                 place.clone(),
                 format!("the variable {} {error}", shown(name)),
@@ -188,6 +199,13 @@ mod tests {
         let none = words(&[(env::UPSTREAM_BEARER_ENV, "KEY")]);
         assert!(none.contains("needs --upstream"), "{none}");
         assert!(none.contains("\"KEY\" is not set"), "{none}");
+        let empty = words(&[UPSTREAM, (env::UPSTREAM_BEARER_ENV, "KEY"), ("KEY", "")]);
+        assert!(empty.contains("\"KEY\" is empty"), "{empty}");
+        let folder = words(&[UPSTREAM, (env::UPSTREAM_BEARER_FILE, "/dev/null")]);
+        assert!(
+            folder.contains("\"/dev/null\" is no regular file"),
+            "{folder}"
+        );
         let file = words(&[UPSTREAM, (env::UPSTREAM_BEARER_FILE, "/no/such/file")]);
         assert!(file.contains("\"/no/such/file\" can't be read"), "{file}");
         let empty = words(&[UPSTREAM, (env::UPSTREAM_BEARER_COMMAND, " ")]);

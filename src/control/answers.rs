@@ -112,7 +112,9 @@ pub struct ThreadStatus {
     pub context: Account,
     /// The last turn of the client's.
     pub turn: Option<Turn>,
-    /// Its model requests, and those of its children.
+    /// The last turn that codex started itself.
+    pub codex_turn: Option<Turn>,
+    /// Its model requests, and those of its children and of theirs, whatever turn they name.
     pub requests: Requests,
     /// The last text that went into a request.
     pub last_injection: Option<Injection>,
@@ -134,17 +136,18 @@ pub struct Registration {
     pub bytes: usize,
 }
 
-/// One turn that the client started.
+/// One turn.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Turn {
-    /// Its id; null until codex has answered.
-    pub turn_id: Option<String>,
+    /// Its id.
+    pub turn_id: String,
     /// Whether it still runs.
     pub is_running: bool,
     /// Its context, in bytes.
     pub context: usize,
-    /// Its model requests, and those of its children while it ran.
+    /// The model requests that name it, also those of its children and of theirs: connections that
+    /// are warmed up name none.
     pub requests: Requests,
 }
 

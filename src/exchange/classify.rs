@@ -52,6 +52,9 @@ pub struct Identity {
     is_child: bool,
     /// Whose child it is.
     parent: Option<String>,
+    /// The thread and the turn that it goes back to in the end: of accounts alone.
+    root: Option<String>,
+    root_turn: Option<String>,
     /// The body's own metadata was there.
     in_body: bool,
     thread: Option<String>,
@@ -94,14 +97,36 @@ impl Identity {
             Some(_) | None => Counted::Other,
         };
         let (thread, turn) = if self.is_child {
-            (self.parent.clone(), None)
+            (&self.parent, &self.root_turn)
         } else {
-            (self.thread.clone(), self.turn.clone())
+            (&self.thread, &self.turn)
         };
         About {
-            thread,
-            turn,
+            thread: thread.clone(),
+            root: self.root.clone().filter(|_| self.is_child),
+            turn: turn.clone(),
+            is_of_client: self.generation.is_some(),
             purpose,
+        }
+    }
+
+    /// What the head of a WebSocket says of its messages: whose they are. What it says of a turn and a
+    /// purpose is of the moment when it was opened.
+    pub fn about_messages(&self) -> About {
+        let about = self.about();
+        let purpose = match about.purpose {
+            Counted::Child => Counted::Child,
+            Counted::Turn
+            | Counted::Prewarm
+            | Counted::Compaction
+            | Counted::Memory
+            | Counted::Other => Counted::Other,
+        };
+        About {
+            turn: None,
+            is_of_client: false,
+            purpose,
+            ..about
         }
     }
 
@@ -251,6 +276,10 @@ impl Identity {
                 agree(&mut self.thread, value(), &mut self.contradictory);
             } else if is("turn_id") {
                 agree(&mut self.turn, value(), &mut self.contradictory);
+            } else if is("session_id") {
+                self.root = self.root.take().or_else(value);
+            } else if is("root_turn_id") {
+                self.root_turn = self.root_turn.take().or_else(value);
             } else if is(GENERATION_MEMBER) {
                 self.unreadable |= value().is_none() && !is_null(metadata, &member.value);
                 agree(&mut self.generation, value(), &mut self.contradictory);

@@ -213,9 +213,13 @@ impl Refusal {
 /// The JSON-RPC error that answers a request of the client.
 pub fn error(denial: &Denial) -> Value {
     match denial {
-        Denial::Busy { what, limit } => json!({
+        Denial::Busy {
+            what,
+            limit,
+            remedy,
+        } => json!({
             "code": SERVER_BUSY,
-            "message": format!("codex-relay: {limit} {what} already; close some and try again"),
+            "message": format!("codex-relay: {limit} {what} already; {remedy}"),
             "data": { "reason": Reason::Busy.code(), "limit": limit },
         }),
         Denial::ContextTooLarge {
@@ -248,6 +252,7 @@ pub fn error(denial: &Denial) -> Value {
         Denial::RelayParams { method, fault } => {
             wrong(INVALID_PARAMS, &format!("{method}: {fault}"), None)
         }
+        Denial::RelayLine => wrong(INVALID_REQUEST, NOT_READ, None),
         Denial::RelayMethodUnknown { method } => {
             let known = RelayMethod::ALL.map(|(name, _)| name).join(", ");
             let words = format!("{method} is no method of this relay; it has {known}");
@@ -354,6 +359,9 @@ const NOT_RENEWED: &str =
 
 /// Said where the workspace root can't be read.
 const UNREADABLE: &str = "the agent workspace can't be read; see that the folder given by --workspace exists and is readable";
+
+/// Said of a line of the relay's own name space.
+const NOT_READ: &str = "this line names a method of the relay and can't be read; send one JSON object, nested at most 1024 levels deep";
 
 /// Said where contexts are switched off.
 const NO_CONTEXT: &str = "no context is taken: --context is none; start with --context client";

@@ -296,7 +296,13 @@ async fn spliced(
 ) -> Result<Vec<Bytes>, Refusal> {
     // What the budget gave for inflating is given back when nothing inflated is left.
     let (plain, _share) = if is_zstd {
-        let (plain, share) = open(wire.clone(), &relay.budget).await?;
+        let opened = open(wire.clone(), &relay.budget).await;
+        let (plain, share) = opened.inspect_err(|refusal| {
+            let (about, outcome) = (identity.about(), judge::refused(refusal));
+            relay
+                .session
+                .with(|session| session.note_outcome(&about, outcome));
+        })?;
         (plain, Some(share))
     } else {
         (wire.clone(), None)

@@ -1,7 +1,5 @@
 //! One body or message, judged: the steps that HTTP and WebSocket share.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 
 use crate::base::chain::Chain;
@@ -53,9 +51,6 @@ pub async fn judge(
     call: &Call,
     measured: Measured,
 ) -> Judged {
-    if relay.passes_unread() {
-        return Judged::Forward;
-    }
     identity.read_body(bytes, body);
     note_call(&identity, call);
     let about = identity.about();
@@ -133,8 +128,8 @@ async fn prepare(relay: &Relay, request: &ParentRequest) -> Plan {
     let wish = relay
         .session
         .with(|session| session.usual_wish(request.thread.as_str()));
-    let snapshot = match relay.feed.prepare(&wish).await {
-        Ok(prepared) => Some(Arc::clone(&prepared.snapshot)),
+    let prepared = match relay.feed.prepare(&wish).await {
+        Ok(prepared) => Some(prepared),
         Err(error) => {
             tracing::warn!(
                 "no context for a turn that codex started: {}",
@@ -145,6 +140,6 @@ async fn prepare(relay: &Relay, request: &ParentRequest) -> Plan {
     };
     let decision = relay
         .session
-        .with(|session| session.on_native_context(request, snapshot));
+        .with(|session| session.on_native_context(request, prepared.as_deref()));
     from_decision(decision)
 }

@@ -101,6 +101,7 @@ impl Onward {
             return self.send_once(relay, body, usage, headers).await;
         };
         let credential = bearer.current().await;
+        tell(relay, bearer);
         let credential = credential.map_err(|error| no_credential(bearer, &error))?;
         let again = body.again();
         let mut owned = headers.clone();
@@ -111,6 +112,7 @@ impl Onward {
         }
         // Asked for in any case: the next request must not go out with what was refused.
         let fresh = bearer.fresh(&credential).await;
+        tell(relay, bearer);
         if let (Some(fresh), Some(body)) = (fresh, again) {
             tracing::info!("the upstream answered 401: asked again with a fresh credential");
             let mut owned = headers;
@@ -156,6 +158,15 @@ impl Onward {
             return Err(Refusal::upstream(Reason::UpstreamUnreachable, words, true));
         }
         Ok(response)
+    }
+}
+
+/// Tells the client what has changed at the source of the credential.
+fn tell(relay: &Relay, bearer: &Bearer) {
+    if let Some(news) = bearer.take_news() {
+        relay
+            .session
+            .with(|session| session.warn_of_credential(news));
     }
 }
 

@@ -8,6 +8,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
+use crate::base::ids::ThreadId;
 use crate::base::limits::{
     CLOSE_GRACE, FRAGMENT_BYTES, FRAME_READ_BYTES, MAX_MESSAGE_BYTES, MAX_UPSTREAM_MESSAGE_BYTES,
 };
@@ -16,10 +17,11 @@ use crate::budget::share::Share;
 use crate::exchange::body::Body;
 use crate::exchange::classify::Identity;
 use crate::exchange::refusal::{Measured, Refusal};
-use crate::relay::judge::{Judged, judge};
+use crate::relay::judge::{Judged, judge, refused};
 use crate::relay::listener::Relay;
 use crate::relay::masking::{fill, pong};
 use crate::relay::websocket::{Stuck, TOO_BIG, Word};
+use crate::session::tally::{About, Outcome};
 use crate::upstream::calls::Call;
 use crate::wire::frames::{
     Breach, FrameHead, MAX_HEAD_BYTES, OpCode, Parsed, Sender, apply_mask, check_close,
@@ -34,6 +36,8 @@ pub struct Up<'a, R, W> {
     say: mpsc::Sender<Word>,
     stuck: Stuck<'a>,
     call: &'a Call,
+    /// What is known of a message that isn't read.
+    about: &'a About,
     buffer: BytesMut,
     message: Message,
 }
@@ -70,7 +74,7 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Up<'a, R, W> {
         to: W,
         say: mpsc::Sender<Word>,
         stuck: Stuck<'a>,
-        call: &'a Call,
+        (call, about): (&'a Call, &'a About),
     ) -> Self {
         Self {
             relay,
@@ -79,6 +83,7 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Up<'a, R, W> {
             say,
             stuck,
             call,
+            about,
             buffer: BytesMut::new(),
             message: Message::default(),
         }
@@ -265,7 +270,9 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Up<'a, R, W> {
             let waiting = self.relay.budget.message(size);
             let share = Self::answering(&mut self.to, &mut self.stuck.pings, waiting).await?;
             let Ok(share) = share else {
-                refuse(&self.say, &Refusal::new(Reason::Busy)).await?;
+                let refusal = Refusal::new(Reason::Busy);
+                self.note(refused(&refusal));
+                refuse(&self.say, &refusal).await?;
                 return Err(End::UpstreamGone);
             };
             self.message.share = Some(share);
@@ -286,6 +293,7 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Up<'a, R, W> {
         });
         if usize::try_from(size).map_or(true, |size| size > MAX_MESSAGE_BYTES) {
             let refusal = Refusal::too_large(Measured::Message, size);
+            self.note(refused(&refusal));
             return refuse(&self.say, &refusal).await;
         }
         let text = text.freeze();
@@ -294,6 +302,10 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Up<'a, R, W> {
         }
         let body = Body::read(&text);
         if !body.is_create {
+            return self.send(vec![text], opcode).await;
+        }
+        if self.relay.passes_unread() {
+            self.note(Outcome::Untouched);
             return self.send(vec![text], opcode).await;
         }
         let judged = judge(
@@ -317,22 +329,21 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Up<'a, R, W> {
                 let is_lifted =
                     size > MAX_UPSTREAM_MESSAGE_BYTES && text.len() <= MAX_UPSTREAM_MESSAGE_BYTES;
                 if is_lifted {
-                    tracing::info!(size, "message too long for a WebSocket with its context");
-                    self.relay
-                        .session
-                        .with(|session| session.note_http(&thread));
-                    let close = Word::Close {
-                        code: TOO_BIG,
-                        reason: "codex-relay: use HTTP for messages of this size".to_owned(),
-                    };
-                    let _ = self.say.send(close).await;
-                    return Err(End::UpstreamGone);
+                    return point_to_http(self.relay, &self.say, (size, &thread)).await;
                 }
                 tracing::debug!(from = text.len(), to = size, "model message injected");
                 self.send(pieces, opcode).await
             }
             Judged::Refuse(refusal) => refuse(&self.say, &refusal).await,
         }
+    }
+
+    /// Counts a message that isn't read.
+    fn note(&self, outcome: Outcome) {
+        let about = self.about;
+        self.relay
+            .session
+            .with(|session| session.note_outcome(about, outcome));
     }
 
     /// Sends a message in fragments, masked anew.
@@ -438,6 +449,22 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Up<'a, R, W> {
     async fn flush(&mut self) -> Result<(), End> {
         self.to.flush().await.map_err(|_| End::UpstreamGone)
     }
+}
+
+/// Ends a socket whose message only its context makes too long for one.
+async fn point_to_http(
+    relay: &Relay,
+    to: &mpsc::Sender<Word>,
+    (size, thread): (usize, &ThreadId),
+) -> Result<(), End> {
+    tracing::info!(size, "message too long for a WebSocket with its context");
+    relay.session.with(|session| session.note_http(thread));
+    let close = Word::Close {
+        code: TOO_BIG,
+        reason: "codex-relay: use HTTP for messages of this size".to_owned(),
+    };
+    let _ = to.send(close).await;
+    Err(End::UpstreamGone)
 }
 
 /// Tells codex, on the other pump, that its message goes no further.

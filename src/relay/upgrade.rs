@@ -42,6 +42,7 @@ pub async fn upgrade(
         return plain(StatusCode::BAD_REQUEST, "not a handshake");
     };
     let identity = Identity::from_headers(&onward.parts.headers);
+    let about = identity.about_messages();
     let wish = match identity.hinted_thread() {
         Some(thread) => relay.session.with(|session| session.socket_wish(thread)),
         None => SocketWish::Insertions { text: 0 },
@@ -66,7 +67,7 @@ pub async fn upgrade(
     let on_upstream = hyper::upgrade::on(&mut response);
     let pump = Box::pin(async move {
         match tokio::try_join!(on_codex, on_upstream) {
-            Ok((codex, upstream)) => pass(&relay, codex, upstream).await,
+            Ok((codex, upstream)) => pass(&relay, codex, upstream, &about).await,
             Err(error) => tracing::debug!(%error, "WebSocket not established"),
         }
     });

@@ -13,6 +13,7 @@ use crate::base::limits::{CLOSE_GRACE, MAX_QUEUED_PINGS, MAX_QUEUED_REFUSALS};
 use crate::relay::down::Down;
 use crate::relay::listener::Relay;
 use crate::relay::up::{End, Up};
+use crate::session::tally::About;
 use crate::upstream::calls::Call;
 
 /// What the relay itself says to codex, between the messages of the upstream.
@@ -49,11 +50,14 @@ pub struct Answering<'a> {
 }
 
 /// Passes frames both ways until one leg ends, or the turn that waits for an answer is interrupted.
-pub async fn pass(relay: &Relay, codex: Upgraded, upstream: Upgraded) {
+///
+/// `about` is what its handshake says of the messages that will come.
+pub async fn pass(relay: &Relay, codex: Upgraded, upstream: Upgraded, about: &About) {
     let (mut from_codex, mut to_codex) = split(TokioIo::new(codex));
     let call = relay.calls.idle();
     let ended = {
-        let pumps = pump(relay, (&mut from_codex, &mut to_codex), upstream, &call);
+        let legs = (&mut from_codex, &mut to_codex);
+        let pumps = pump(relay, legs, upstream, (&call, about));
         tokio::pin!(pumps);
         tokio::select! {
             ended = &mut pumps => ended,
@@ -90,7 +94,7 @@ async fn pump(
     relay: &Relay,
     (from_codex, to_codex): (impl AsyncRead + Unpin, impl AsyncWrite + Unpin),
     upstream: Upgraded,
-    call: &Call,
+    (call, about): (&Call, &About),
 ) -> Ended {
     let (from_upstream, to_upstream) = split(TokioIo::new(upstream));
     let (say, words) = mpsc::channel(MAX_QUEUED_REFUSALS);
@@ -105,7 +109,7 @@ async fn pump(
         pings: ping,
     };
     let last_word = say.clone();
-    let up = Up::new(relay, from_codex, to_upstream, say, stuck, call);
+    let up = Up::new(relay, from_codex, to_upstream, say, stuck, (call, about));
     let down = Down::new(from_upstream, to_codex, words, answering, call);
     let (up, down) = (up.run(), down.run());
     tokio::pin!(up, down);

@@ -137,11 +137,7 @@ impl Admitted {
         for registration in &mut self.live {
             registration.turns.retain(|known| known.as_str() != turn);
         }
-        if self
-            .live
-            .iter()
-            .any(|it| it.unanswered > 0 && !it.has_begun)
-        {
+        if self.is_awaited() {
             if self.ended.len() >= ENDED_TURNS {
                 self.ended.pop_front();
             }
@@ -156,6 +152,13 @@ impl Admitted {
             registration.turns.clear();
         }
         self.sweep()
+    }
+
+    /// Whether codex has yet to say of one whether it begins a turn.
+    pub fn is_awaited(&self) -> bool {
+        self.live
+            .iter()
+            .any(|it| it.unanswered > 0 && !it.has_begun)
     }
 
     /// Whether the client started this turn.
@@ -192,13 +195,19 @@ impl Admitted {
         found.map(|it| &it.snapshot)
     }
 
-    /// The text of a request without a generation: that of its turn, else of the one that begins.
-    pub fn text_of_turn(&self, turn: Option<&TurnId>) -> Option<&Arc<Snapshot>> {
-        let of_turn = turn.and_then(|turn| self.live.get(self.of_turn(turn.as_str())?));
-        let mut live = self.live.iter();
-        let found = of_turn
-            .or_else(|| live.find(|it| it.turns.is_empty()))
-            .or_else(|| self.live.last());
+    /// The text of a request without a generation: that of its turn; else, where no turn of the
+    /// client's has one, of the turn that begins. A turn that neither names is codex's own.
+    pub fn text_of_turn(
+        &self,
+        turn: Option<&TurnId>,
+        has_generations: bool,
+    ) -> Option<&Arc<Snapshot>> {
+        let found = match turn {
+            Some(turn) => self.of_turn(turn.as_str()).and_then(|at| self.live.get(at)),
+            None => self.live.last(),
+        };
+        let begins = || self.live.iter().find(|it| !it.has_begun);
+        let found = found.or_else(|| begins().filter(|_| !has_generations));
         found.map(|it| &it.snapshot)
     }
 

@@ -45,10 +45,12 @@ pub enum Decision {
     Untouched,
 }
 
-/// Decides rows 3 to 6b of the interface's table.
+/// Decides rows 3 to 6b of the interface's table. `has_generations` says whether the requests of the
+/// client's turns carry one: then one without is of a turn that codex started itself.
 pub fn decide(
     registry: &Registry,
     registrations: &Registrations,
+    has_generations: bool,
     request: &ParentRequest,
 ) -> Decision {
     let Some(thread) = registry.find(request.thread.as_str()) else {
@@ -62,17 +64,22 @@ pub fn decide(
     let inject = |text: &Arc<Snapshot>| Decision::Inject(Arc::clone(text));
     let is_for_one_turn = thread.given_for == GivenFor::OneTurn || registrations.turn(id).is_some();
     let has_no_other = registrations.thread(id).is_none();
+    // A turn of codex's own keeps its text as well, also where the client steers it.
+    let native = request.turn.as_ref();
+    let native = native.and_then(|turn| thread.text_of_native(turn));
     match (request.purpose, &request.generation) {
         (Purpose::Prewarm, _) => thread.current.as_ref().map_or(Decision::Untouched, inject),
         (Purpose::Turn, Some(generation)) => thread
             .admitted()
             .text_of(generation, request.turn.as_ref())
             .or_else(|| registrations.text_of(id, generation))
+            .map(|text| native.unwrap_or(text))
             .map_or(Decision::Refuse(Reason::GenerationStale), inject),
-        (Purpose::Turn, None) => thread
-            .admitted()
-            .text_of_turn(request.turn.as_ref())
-            .or_else(|| thread.text_of_native(request.turn.as_ref()?))
+        (Purpose::Turn, None) => native
+            .or_else(|| {
+                let admitted = thread.admitted();
+                admitted.text_of_turn(request.turn.as_ref(), has_generations)
+            })
             .map_or_else(
                 || {
                     if is_for_one_turn && has_no_other {

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::base::ids::{Generation, RequestId, ThreadId, TurnId};
-use crate::base::limits::MAX_OPEN_REQUESTS;
 use crate::context::compose::Prepared;
 use crate::context::orders::Orders;
 use crate::context::wish::Wish;
@@ -173,7 +172,8 @@ pub(super) enum Target {
 }
 
 impl Session {
-    /// Judges a line of the client. Lines that are no requests of ours to change pass.
+    /// Judges a line of the client. Lines that are no requests of ours to change pass, and those that
+    /// can't be read unless they name a method of the relay's own.
     pub fn on_client_line(&mut self, line: &Bytes) -> ClientVerdict {
         let (line, read) = ClientLine::read(line.clone());
         self.on_client(&line, read)
@@ -206,6 +206,10 @@ impl Session {
             // Nobody waits for an answer to a notification.
             Content::RelayNotification => ClientVerdict::Drop,
             Content::RelayRequest(call) => self.on_relay_method(call),
+            Content::RelayUnreadable(id) => ClientVerdict::Refuse {
+                id,
+                denial: Denial::RelayLine,
+            },
             Content::Shared(method, request) => {
                 self.on_request(line, method, request, RelayMember::default())
             }
@@ -230,7 +234,8 @@ impl Session {
             | Content::Opaque
             | Content::Other(_)
             | Content::RelayNotification
-            | Content::RelayRequest(_) => ClientVerdict::Pass,
+            | Content::RelayRequest(_)
+            | Content::RelayUnreadable(_) => ClientVerdict::Pass,
         }
     }
 
@@ -306,7 +311,7 @@ impl Session {
         member: RelayMember,
     ) -> ClientVerdict {
         if self.pending.is_full() {
-            let denial = Denial::busy("requests are open", MAX_OPEN_REQUESTS);
+            let denial = Denial::requests_are_open();
             let id = request.id;
             return ClientVerdict::Refuse { id, denial };
         }

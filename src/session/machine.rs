@@ -6,8 +6,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::base::ids::{ThreadId, TurnId};
-use crate::base::limits::MAX_OPEN_REQUESTS;
+use crate::base::limits::{MAX_OPEN_REQUESTS, MAX_THREADS};
 use crate::base::reason::Reason;
+use crate::context::compose::Prepared;
 use crate::context::orders::Text;
 use crate::context::snapshot::{Section, Snapshot};
 use crate::context::supplier::Supplier;
@@ -29,7 +30,7 @@ use crate::session::registry::{Change, Registry};
 use crate::session::relay_member::RelayMember;
 use crate::session::renewal::Trouble;
 use crate::session::routes::Routes;
-use crate::session::tally::ContextAccount;
+use crate::session::tally::{Beginning, ContextAccount};
 use crate::session::threads::Habits;
 use crate::session::updates::Before;
 use crate::session::version::CodexVersion;
@@ -99,6 +100,8 @@ pub struct Session {
     pub(super) openings: u64,
     /// Model requests pass unread: whose they are isn't known.
     pub(super) reads_nothing: bool,
+    /// Codex passes generations on: a turn without one isn't the client's.
+    pub(super) has_generations: bool,
     /// Codex left a question of ours without an answer: it isn't asked again.
     pub(super) is_silent: bool,
 }
@@ -131,11 +134,11 @@ pub(super) enum Meaning {
         telling: Box<(Opening, Text)>,
         account: Option<Arc<ContextAccount>>,
     },
-    /// A turn of a thread without a route, behind a renewal.
-    Renewed(ThreadId),
     Turn {
         thread: ThreadId,
-        ticket: Ticket,
+        /// What it was admitted under; nothing on a thread without a route.
+        ticket: Option<Ticket>,
+        beginning: Box<Beginning>,
     },
     Unsubscribed(ThreadId),
     /// Settings of a thread, which stay what they were where codex refuses others.
@@ -184,6 +187,8 @@ pub enum Denial {
         what: &'static str,
         /// The bound.
         limit: usize,
+        /// What makes room.
+        remedy: &'static str,
     },
     /// The prepared context is over its bound.
     ContextTooLarge {
@@ -205,6 +210,8 @@ pub enum Denial {
         /// Everything that is wrong.
         fault: String,
     },
+    /// A line of the relay's own name space that isn't one JSON object, or too deep.
+    RelayLine,
     /// There is no such method of the relay's.
     RelayMethodUnknown {
         /// Its name, as far as it can be shown.
@@ -231,9 +238,32 @@ pub enum Denial {
 }
 
 impl Denial {
-    /// Says that there are `limit` of something already.
-    pub(super) fn busy(what: &'static str, limit: usize) -> Self {
-        Self::Busy { what, limit }
+    /// So many requests are open that another couldn't be followed.
+    pub(super) fn requests_are_open() -> Self {
+        Self::Busy {
+            what: "requests are open",
+            limit: MAX_OPEN_REQUESTS,
+            remedy: "wait for answers and try again",
+        }
+    }
+
+    /// So many threads are open that another couldn't be looked after.
+    pub(super) fn threads_are_open() -> Self {
+        Self::Busy {
+            what: "threads are open",
+            limit: MAX_THREADS,
+            remedy: "archive or delete some, or unsubscribe from them and wait for thread/closed",
+        }
+    }
+
+    /// So many threads have a registered context that there is no place for another one.
+    pub(super) fn contexts_are_kept() -> Self {
+        Self::Busy {
+            what: "threads have a registered context",
+            limit: MAX_THREADS,
+            remedy: "take one back with relay/context/clear: it stays until then, also where its \
+                     thread is closed (relay/status: isOpen)",
+        }
     }
 }
 
@@ -246,6 +276,7 @@ impl Session {
             tools: ToolQuestions::default(),
             openings: 0,
             reads_nothing: false,
+            has_generations: false,
             delivery: Delivery::new(),
             ledger: Ledger::new(),
             errands: Vec::new(),
@@ -264,7 +295,12 @@ impl Session {
 
     /// Decides on a parent's model request.
     pub fn decide(&self, request: &ParentRequest) -> Decision {
-        decide::decide(&self.registry, &self.registrations, request)
+        decide::decide(
+            &self.registry,
+            &self.registrations,
+            self.has_generations,
+            request,
+        )
     }
 
     /// What the driver should log, each once.
@@ -285,11 +321,12 @@ impl Session {
     pub fn on_native_context(
         &mut self,
         request: &ParentRequest,
-        snapshot: Option<Arc<Snapshot>>,
+        prepared: Option<&Prepared>,
     ) -> Decision {
-        let Some(snapshot) = snapshot else {
+        let Some(prepared) = prepared else {
             return Decision::Refuse(Reason::ContextUnavailable);
         };
+        let snapshot = Arc::clone(&prepared.snapshot);
         if self.measure(&snapshot).is_err() {
             return Decision::Refuse(Reason::ContextTooLarge);
         }
@@ -301,6 +338,7 @@ impl Session {
         }
         self.registry
             .bind_native(request.thread.as_str(), turn, &snapshot);
+        self.note_native(request.thread.as_str(), prepared);
         Decision::Inject(snapshot)
     }
 
@@ -327,6 +365,7 @@ impl Session {
     /// Notes that a model request of a turn came here, whatever becomes of it.
     pub fn note_request(&mut self, request: &ParentRequest) {
         self.reads_nothing = false;
+        self.has_generations |= request.generation.is_some();
         if request.purpose == Purpose::Turn {
             let turn = request.turn.as_ref();
             self.routes.requested(request.thread.as_str(), turn);

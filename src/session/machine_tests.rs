@@ -199,16 +199,16 @@ fn turns_that_codex_starts_itself_get_a_text_of_their_own() {
         story.session.decide(&native),
         Decision::Prepare(native.clone())
     );
-    let text = Some(snapshot("afresh"));
+    let text = Prepared::of_text("afresh".to_owned());
     assert_eq!(
-        story.session.on_native_context(&native, text),
+        story.session.on_native_context(&native, Some(&text)),
         inject("afresh")
     );
     assert_eq!(story.session.decide(&native), inject("afresh"));
-    let large = Some(snapshot(&"x".repeat(101)));
+    let large = Prepared::of_text("x".repeat(101));
     let other = request("t", "m", None, Purpose::Turn);
     assert_eq!(
-        story.session.on_native_context(&other, large),
+        story.session.on_native_context(&other, Some(&large)),
         Decision::Refuse(Reason::ContextTooLarge)
     );
     assert_eq!(
@@ -291,7 +291,7 @@ fn lines_of_codex_that_we_cannot_read_pass() {
 #[test]
 fn threads_that_are_being_opened_count() {
     let mut story = Story::with_thread(true);
-    for id in 2..=crate::base::limits::MAX_THREADS {
+    for id in 2..=MAX_THREADS {
         let line = format!(r#"{{"id":{id},"method":"thread/start","params":{{}}}}"#);
         assert!(story.client(&line, "").is_ok(), "{id}");
     }

@@ -88,7 +88,9 @@ pub enum CodexNotification {
     TurnCompleted,
     /// `turn/started`: a turn runs, whoever started it.
     TurnStarted,
-    /// `thread/archived`, `thread/closed`, `thread/deleted`: the thread is loaded no more.
+    /// `thread/deleted`: the thread never comes back.
+    ThreadDeleted,
+    /// `thread/archived`, `thread/closed`: the thread is loaded no more.
     ThreadGone,
 }
 
@@ -151,8 +153,11 @@ impl RelayMethod {
 
 /// Whether a method is in the relay's own name space: codex never sees it.
 pub fn is_ours(method: &str) -> bool {
-    method.starts_with("relay/")
+    method.starts_with(OWN_NAMES)
 }
+
+/// What the names of the relay's own methods begin with.
+pub const OWN_NAMES: &str = "relay/";
 
 /// Finds what codex's notification `method` teaches.
 pub fn of_codex(method: &str) -> Option<CodexNotification> {
@@ -166,9 +171,8 @@ pub fn of_codex(method: &str) -> Option<CodexNotification> {
         "thread/status/changed" => Some(CodexNotification::StatusChanged),
         "turn/completed" => Some(CodexNotification::TurnCompleted),
         "turn/started" => Some(CodexNotification::TurnStarted),
-        "thread/archived" | "thread/closed" | "thread/deleted" => {
-            Some(CodexNotification::ThreadGone)
-        }
+        "thread/archived" | "thread/closed" => Some(CodexNotification::ThreadGone),
+        "thread/deleted" => Some(CodexNotification::ThreadDeleted),
         _ => None,
     }
 }

@@ -16,6 +16,7 @@ use crate::session::opening::Opened;
 use crate::session::own::OwnAnswer;
 use crate::session::reading::CodexLine;
 use crate::session::strays::Strays;
+use crate::session::tally::Beginning;
 use crate::session::version::{CodexVersion, Support};
 use crate::wire::envelope::{member, member_text};
 use crate::wire::known::Known;
@@ -131,9 +132,6 @@ impl Session {
                     self.ledger.reverted(thread.as_str());
                 }
             }
-            Meaning::Renewed(thread) => {
-                self.ledger.turn_answered(thread.as_str(), result.is_some());
-            }
             Meaning::Updated(before) => self.settings_answered(before, result.is_some()),
             Meaning::Unsubscribed(thread) => {
                 if result.is_some() {
@@ -169,20 +167,35 @@ impl Session {
                     self.note_opened(id.as_str(), opened, account);
                 }
             }
-            Meaning::Turn { thread, ticket } => {
-                self.ledger.turn_answered(thread.as_str(), result.is_some());
+            Meaning::Turn {
+                thread,
+                ticket,
+                beginning,
+            } => {
                 let turn = result
                     .and_then(|result| member_text(line, result, &["turn", "id"]))
                     .and_then(TurnId::new);
-                self.on_turn_answer(thread.as_str(), ticket, turn);
+                self.on_turn_answer(&thread, ticket, turn, *beginning);
             }
         }
     }
 
-    fn on_turn_answer(&mut self, thread: &str, ticket: Ticket, turn: Option<TurnId>) {
-        self.name_account(thread, turn.as_ref());
-        let ended = self.registry.answered(thread, ticket, turn);
-        self.end_given(thread, ended);
+    /// Learns whether codex has begun a turn of the client's, and which one.
+    fn on_turn_answer(
+        &mut self,
+        thread: &ThreadId,
+        ticket: Option<Ticket>,
+        turn: Option<TurnId>,
+        beginning: Beginning,
+    ) {
+        self.ledger.turn_answered(thread.as_str(), turn.is_some());
+        if let Some(turn) = &turn {
+            self.begin_turn(thread, turn, beginning);
+        }
+        if let Some(ticket) = ticket {
+            let ended = self.registry.answered(thread.as_str(), ticket, turn);
+            self.end_given(thread.as_str(), ended);
+        }
     }
 
     /// Notes which way a thread goes; gives whether it is on the route. One that codex keeps loaded
@@ -268,13 +281,12 @@ impl Session {
             }
             CodexNotification::Settings => self.learn_settings(line, params, thread),
             CodexNotification::StatusChanged => self.learn_status(line, params, thread),
-            CodexNotification::ThreadGone => {
-                self.registry.gone(thread);
-                self.registrations.end_turn(thread, None);
-                self.ledger.unloaded(thread);
-                self.delivery.forget(thread);
-                self.routes.gone(thread);
+            CodexNotification::ThreadDeleted => {
+                self.on_gone(thread);
+                // Nobody can bring it back, so nobody can use what is kept for it.
+                self.registrations.clear(Some(thread));
             }
+            CodexNotification::ThreadGone => self.on_gone(thread),
             CodexNotification::TurnCompleted => {
                 if let Some(turn) = text(&["turn", "id"]) {
                     self.on_turn_completed(thread, &turn);
@@ -287,6 +299,14 @@ impl Session {
                 }
             }
         }
+    }
+
+    fn on_gone(&mut self, thread: &str) {
+        self.registry.gone(thread);
+        self.registrations.end_turn(thread, None);
+        self.ledger.unloaded(thread);
+        self.delivery.forget(thread);
+        self.routes.gone(thread);
     }
 
     fn learn_status(&mut self, line: &[u8], params: &Known, thread: &str) {

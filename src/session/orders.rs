@@ -231,14 +231,13 @@ impl Session {
     fn next_step(
         &mut self,
         line: &Bytes,
-        mut ready: Ready,
+        ready: Ready,
         text: Text,
         (mut steps, before): (VecDeque<Step>, Option<Settings>),
     ) -> ClientVerdict {
         let Some(step) = steps.pop_front() else {
             return self.deliver(line, ready);
         };
-        ready.turn.renewed.has_run = true;
         let profile = ready.turn.renewed.profile.clone();
         let profile = profile.filter(|_| self.client.experimental_api);
         let (own, question) = self.ask_step(&ready.turn.thread, step, (&text, profile.as_deref()));

@@ -15,6 +15,7 @@ use crate::session::threads::has_memory_tools;
 use crate::wire::edit::cut;
 use crate::wire::envelope::{Envelope, member};
 use crate::wire::known::{Known, Sought};
+use crate::wire::lead::Lead;
 
 /// What a line of the client is.
 #[derive(Debug)]
@@ -37,6 +38,8 @@ pub(super) enum Content {
     RelayNotification,
     /// A request to the relay.
     RelayRequest(RelayCall),
+    /// A request to the relay that can't be read.
+    RelayUnreadable(RequestId),
     /// A request of codex's that the relay has a part in.
     Shared(ClientMethod, Request),
 }
@@ -65,7 +68,8 @@ impl ClientLine {
     /// the line.
     pub fn read(line: Bytes) -> (Bytes, Self) {
         let Some(envelope) = Envelope::read(&line) else {
-            return (line, Self(Content::Opaque));
+            let content = Content::of_unreadable(&line);
+            return (line, Self(content));
         };
         let method = envelope.method.as_deref().and_then(methods::of_client);
         let scope = match method {
@@ -109,6 +113,18 @@ impl ClientLine {
 }
 
 impl Content {
+    /// A line that can't be read is codex's, unless it names a method of the relay's own.
+    fn of_unreadable(line: &[u8]) -> Self {
+        let mut lead = Lead::default();
+        lead.push(line);
+        lead.finish();
+        if !lead.method_begins_with(methods::OWN_NAMES) {
+            return Self::Opaque;
+        }
+        lead.id()
+            .map_or(Self::RelayNotification, Self::RelayUnreadable)
+    }
+
     fn of(line: &Bytes, envelope: Envelope) -> Self {
         let Some(name) = envelope.method else {
             return Self::Opaque;

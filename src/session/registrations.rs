@@ -81,10 +81,10 @@ impl Registrations {
         self.has_any = true;
     }
 
-    /// Whether one for `thread` would be one too many.
-    pub fn is_full_for(&self, thread: Option<&str>) -> bool {
+    /// Whether one for `thread` would be one too many, beside those that are `on_their_way`.
+    pub fn is_full_for(&self, thread: Option<&str>, on_their_way: usize) -> bool {
         let is_known = thread.is_some_and(|thread| self.threads.find(thread).is_some());
-        !is_known && self.threads.len() >= MAX_THREADS
+        !is_known && self.threads.len() + on_their_way >= MAX_THREADS
     }
 
     /// Puts a registration in the place of the one before.
@@ -297,7 +297,7 @@ mod tests {
             let thread = id(&number.to_string());
             all.set(&thread, Lifetime::Thread, registered("x")).unwrap();
         }
-        assert!(all.is_full_for(Some("new")) && !all.is_full_for(Some("0")));
+        assert!(all.is_full_for(Some("new"), 0) && !all.is_full_for(Some("0"), 1));
         assert!(
             all.set(&id("new"), Lifetime::Turn, registered("y"))
                 .is_err()
@@ -313,7 +313,7 @@ mod tests {
             .unwrap();
         all.end_turn("new", None);
         assert!(
-            !all.is_full_for(Some("newer")),
+            !all.is_full_for(Some("newer"), 0) && all.is_full_for(Some("newer"), 1),
             "an empty place is given back"
         );
     }

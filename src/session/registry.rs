@@ -8,7 +8,7 @@ use crate::base::ids::{Generation, ThreadId, TurnId};
 use crate::base::limits::{MAX_THREADS, MAX_TURNS};
 use crate::context::snapshot::Snapshot;
 use crate::session::admitted::{Admitted, Ticket};
-use crate::session::tally::Tally;
+use crate::session::tally::{About, Outcome, Tally};
 use crate::session::threads::Habits;
 
 /// The threads that the client started, resumed or forked here.
@@ -116,6 +116,14 @@ impl Registry {
         self.threads.remove(id);
     }
 
+    /// Counts what became of a request of a thread.
+    pub fn count(&mut self, id: &str, about: &About, outcome: Outcome) {
+        if let Some(thread) = self.threads.find_mut(id) {
+            thread.tally.count(about, outcome);
+            thread.settle();
+        }
+    }
+
     /// The counters of a thread, to count on.
     pub fn tally(&mut self, id: &str) -> Option<&mut Tally> {
         self.threads.find_mut(id).map(|thread| &mut thread.tally)
@@ -170,7 +178,9 @@ impl Registry {
         turn: Option<TurnId>,
     ) -> Option<Generation> {
         let thread = self.threads.find_mut(thread)?;
-        thread.admitted.answered(ticket, turn)
+        let ended = thread.admitted.answered(ticket, turn);
+        thread.settle();
+        ended
     }
 
     /// Notes the text of the turn that begins now; tells where it is another than before.
@@ -302,6 +312,22 @@ impl Thread {
     /// Whether a turn runs, whoever started it.
     pub fn is_running(&self) -> bool {
         !self.admitted.is_empty() || !self.running.is_empty()
+    }
+
+    /// Whether this turn runs, whoever started it.
+    pub fn runs(&self, turn: &TurnId) -> bool {
+        self.admitted.has_turn(turn.as_str()) || self.running.contains(turn)
+    }
+
+    /// Sees whose a turn is that nobody has told of, once that is clear.
+    fn settle(&mut self) {
+        if !self.admitted.is_awaited() {
+            let admitted = &self.admitted;
+            let native = self.native.as_ref().map(|(turn, _)| turn);
+            let is_of_client =
+                |turn: &TurnId| native != Some(turn) && admitted.has_turn(turn.as_str());
+            self.tally.settle(is_of_client);
+        }
     }
 
     /// Whether codex tells the client, and so us, of its turns.

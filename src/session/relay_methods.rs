@@ -7,7 +7,6 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use crate::base::ids::{Generation, RequestId, ThreadId};
-use crate::base::limits::MAX_THREADS;
 use crate::context::compose::Prepared;
 use crate::context::given::Given;
 use crate::context::reference::Reference;
@@ -18,7 +17,7 @@ use crate::context::wish::Wish;
 use crate::control::answers::{self, Cleared};
 use crate::session::given_params::{self, Excess, shown, unknown};
 use crate::session::intercept::{ClientVerdict, Prepare, Target};
-use crate::session::machine::{Denial, Session};
+use crate::session::machine::{Denial, Meaning, Session};
 use crate::session::methods::RelayMethod;
 use crate::session::registrations::{Lifetime, Registered};
 use crate::session::registry::GivenFor;
@@ -112,13 +111,11 @@ impl Session {
                 Ok(answer(id, &json!(self.info())))
             }
             RelayMethod::Status => {
-                only(params, &["threadId"])?;
-                let status = self.status(thread(params)?.as_ref());
+                let status = self.status(of_thread(params)?.as_ref());
                 Ok(answer(id, &json!(status.map_err(Fault::Denial)?)))
             }
             RelayMethod::ContextClear => {
-                only(params, &["threadId"])?;
-                self.clear(thread(params)?.as_ref());
+                self.clear(of_thread(params)?.as_ref());
                 Ok(answer(id, &json!(Cleared {})))
             }
             RelayMethod::ContextSet => {
@@ -148,9 +145,20 @@ impl Session {
 
     /// Why a context can't be kept for `thread`, or for one that is to come.
     pub(super) fn cannot_keep(&self, thread: Option<&str>) -> Option<Denial> {
-        let is_full = self.registrations.is_full_for(thread);
-        let full = || Denial::busy("threads have a registered context", MAX_THREADS);
-        self.cannot_give().or_else(|| is_full.then(full))
+        // Those of threads that are being opened count: a client may send many before it reads an answer.
+        let is_on_its_way = |meaning: &Meaning| {
+            matches!(
+                meaning,
+                Meaning::Thread {
+                    registered: Some(_),
+                    ..
+                }
+            )
+        };
+        let on_their_way = self.pending.count(is_on_its_way);
+        let is_full = self.registrations.is_full_for(thread, on_their_way);
+        self.cannot_give()
+            .or_else(|| is_full.then(Denial::contexts_are_kept))
     }
 
     /// Puts a registration in force, whose text was put together.
@@ -304,6 +312,15 @@ fn thread(params: &Map<String, Value>) -> Result<Option<ThreadId>, String> {
             None => Err("threadId is empty; leave it out for all threads".to_owned()),
         },
         Some(_) => Err("threadId: expected the id of a thread".to_owned()),
+    }
+}
+
+/// The thread in params that name one at the most.
+fn of_thread(params: &Map<String, Value>) -> Result<Option<ThreadId>, String> {
+    match (only(params, &["threadId"]), thread(params)) {
+        (Ok(()), thread) => thread,
+        (Err(unknown), Ok(_)) => Err(unknown),
+        (Err(unknown), Err(fault)) => Err(format!("{unknown}; {fault}")),
     }
 }
 

@@ -2,9 +2,12 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::base::ids::TurnId;
+use crate::base::limits::MAX_THREADS;
 use crate::base::reason::Reason;
+use crate::context::compose::Prepared;
 use crate::context::given::{compose_given, replace_references};
-use crate::control::answers::{Info, RouteStatus, Status, Warning};
+use crate::control::account::Purposes;
+use crate::control::answers::{Info, RouteStatus, Status, ThreadStatus, Turn, Warning};
 use crate::session::decide::{Decision, ParentRequest, Purpose};
 use crate::session::machine::Config;
 use crate::session::relay_member::{OF_BOTH, OF_THREAD, OF_TURN};
@@ -199,7 +202,12 @@ fn running_turn_keeps_its_text_whatever_is_set_meanwhile() {
     story.set(&set("third")).unwrap();
     assert_eq!(story.text("t"), "first");
     assert_eq!(
-        told(&story.decide("t", None, Purpose::Turn)),
+        told(&story.session.decide(&ParentRequest {
+            thread: ThreadId::new("t").unwrap(),
+            turn: TurnId::new("u1"),
+            generation: None,
+            purpose: Purpose::Turn,
+        })),
         "first",
         "of a client without experimentalApi"
     );
@@ -255,6 +263,26 @@ fn turn_that_failed_to_start_leaves_what_was_given_for_the_next() {
         story.turn("t", &Value::Null),
         "workspace",
         "gone with its thread"
+    );
+}
+
+#[test]
+fn turn_that_is_refused_leaves_what_was_given_for_the_next() {
+    let mut story = Story::with_thread();
+    let set = json!({"threadId": "t", "scope": "turn", "text": "turn"});
+    story.set(&set).unwrap();
+    let large = json!({"context": {"text": "x".repeat(101)}});
+    let large = json!({"threadId": "t", "input": [], "relay": large});
+    let refused = story.call("turn/start", &large);
+    assert!(matches!(refused, Err(Denial::ContextTooLarge { .. })));
+    assert_eq!(story.turn("t", &Value::Null), "turn");
+    story.set(&set).unwrap();
+    let own = json!({"context": {"text": "own"}});
+    assert_eq!(story.turn("t", &own), "own");
+    assert_eq!(
+        story.turn("t", &Value::Null),
+        "workspace",
+        "it took its place"
     );
 }
 
@@ -402,14 +430,30 @@ fn everything_that_is_wrong_with_params_is_named() {
             assert!(fault.contains(named), "{params}: {fault}");
         }
     }
+}
+
+#[test]
+fn params_that_a_method_does_not_take_are_named() {
+    let mut story = Story::with_thread();
     let fault = |story: &mut Story, method: &str, params: &Value| fault(story.call(method, params));
     let words = fault(&mut story, "relay/info", &json!({"x": 1}));
     assert!(
         words.contains("unknown params: x; it takes none"),
         "{words}"
     );
-    let words = fault(&mut story, "relay/context/clear", &json!({"scope": "turn"}));
-    assert!(words.contains("it takes threadId"), "{words}");
+    for method in ["relay/context/clear", "relay/status"] {
+        let words = fault(&mut story, method, &json!({"scope": "turn", "threadId": 7}));
+        for named in [
+            "unknown params: scope; it takes threadId",
+            "threadId: expected",
+        ] {
+            assert!(words.contains(named), "{words}");
+        }
+        let words = fault(&mut story, method, &json!({"scope": "turn"}));
+        assert!(words.contains("it takes threadId"), "{words}");
+        let words = fault(&mut story, method, &json!({"threadId": ""}));
+        assert!(words.contains("threadId is empty"), "{words}");
+    }
     let unknown = story.call("relay/context/get", &json!({}));
     assert!(
         matches!(unknown, Err(Denial::RelayMethodUnknown { .. })),
@@ -431,6 +475,45 @@ fn notifications_are_dropped_and_requests_without_params_answered() {
         );
     }
     assert!(story.session.must_read("relay/anything"));
+}
+
+#[test]
+fn line_of_the_relays_own_never_reaches_codex_however_it_is_made() {
+    let mut story = Story::of(Supplier::Client);
+    let deep = format!("{}{}", "[".repeat(2000), "]".repeat(2000));
+    for params in [&*deep, "{\"a\":}", "nonsense", "{}} {"] {
+        for id in ["\"id\":\"a\",", "\"id\":7,"] {
+            let line = format!("{{{id}\"method\":\"relay/context/set\",\"params\":{params}}}\n");
+            assert_eq!(
+                story.line(&line),
+                Err(Denial::RelayLine),
+                "{id} {params:.20}"
+            );
+        }
+        let line = format!("{{\"method\":\"relay/context/set\",\"params\":{params}}}\n");
+        assert_eq!(story.line(&line), Ok(None), "{params:.20}");
+        let line = format!("{{\"method\":\"thread/list\",\"params\":{params}}}\n");
+        assert_eq!(story.line(&line), Ok(Some(line.clone())), "{params:.20}");
+    }
+    let unclosed = "{\"id\":1,\"method\":\"relay/info\"\n";
+    assert_eq!(story.line(unclosed), Err(Denial::RelayLine));
+    let odd = "{\"id\":1,\"method\":\"relay/\\ud800\"}\n";
+    assert_eq!(story.line(odd), Err(Denial::RelayLine));
+}
+
+#[test]
+fn sections_may_share_a_name_and_references_may_not() {
+    let mut story = Story::with_thread();
+    let twice = json!([{"name": "persona", "text": "p"}, {"name": "n", "text": "n"}, {"name": "persona", "text": "q"}]);
+    let set = json!({"threadId": "t", "scope": "thread", "sections": twice});
+    story.set(&set).unwrap();
+    assert_eq!(
+        story.turn("t", &Value::Null),
+        "p\n\nq\n\nn",
+        "in the order given"
+    );
+    let set = json!({"threadId": "t", "scope": "thread", "text": "x", "references": twice});
+    assert!(fault(story.set(&set)).contains("persona is there twice"));
 }
 
 #[test]
@@ -465,6 +548,23 @@ fn full_house_takes_texts_that_need_no_place() {
     assert!(busy(story.set(&set)));
     let start = json!({"relay": {"context": {"text": "x"}}});
     assert!(busy(story.call("thread/start", &start)));
+    // One that is closed or archived may come back to its text; one that is deleted never does.
+    for (method, is_freed) in [
+        ("thread/closed", false),
+        ("thread/archived", false),
+        ("thread/deleted", true),
+    ] {
+        let gone = json!({"method": method, "params": {"threadId": "7"}});
+        story.codex(&gone);
+        let set = story.set(&set);
+        assert_eq!(set.is_ok(), is_freed, "{method}: {set:?}");
+    }
+    let clear = json!({"threadId": "t"});
+    story.call("relay/context/clear", &clear).unwrap();
+    // A thread on its way takes a place: what is given for it must not be lost.
+    story.call("thread/start", &start).unwrap();
+    assert!(busy(story.set(&set)));
+    assert!(busy(story.call("thread/start", &start)));
     let member = json!({"context": {"text": "own"}});
     assert_eq!(story.turn("t", &member), "own");
     story
@@ -486,11 +586,260 @@ fn nothing_is_taken_where_contexts_are_switched_off() {
     assert!(!story.session.has_given());
 }
 
+/// What is counted of a request of the thread `t`.
+fn about(turn: &str, purpose: Counted, is_of_client: bool) -> About {
+    About {
+        thread: Some("t".to_owned()),
+        root: None,
+        turn: Some(turn.to_owned()),
+        is_of_client,
+        purpose,
+    }
+}
+
+fn account(story: &mut Story, thread: &str) -> ThreadStatus {
+    let told = story.call("relay/status", &json!({"threadId": thread}));
+    let told: Status = serde_json::from_value(told.unwrap()["result"].clone()).unwrap();
+    told.threads.into_iter().next().unwrap()
+}
+
+/// A turn's id, and how many of its requests were injected, untouched, refused.
+fn counted(turn: Option<Turn>) -> Option<(String, [u64; 3])> {
+    let turn = turn?;
+    let sum = |it: Purposes| it.turn + it.prewarm + it.compaction + it.memory + it.child + it.other;
+    let requests = turn.requests;
+    let counts = [
+        sum(requests.injected),
+        sum(requests.untouched),
+        requests.refused,
+    ];
+    Some((turn.turn_id, counts))
+}
+
+#[test]
+fn turns_of_client_and_codex_have_accounts_of_their_own() {
+    let mut story = Story::with_thread();
+    let own = json!({"context": {"text": "one"}});
+    story.start("t", "u", &own).unwrap();
+    let injected = |bytes| Outcome::Injected(bytes);
+    let note = |story: &mut Story, about: &About, outcome| {
+        story.session.note_outcome(about, outcome);
+    };
+    note(&mut story, &about("u", Counted::Turn, true), injected(3));
+    story.end("t", "u");
+    let set = json!({"threadId": "t", "scope": "thread", "text": "thread"});
+    story.set(&set).unwrap();
+    // Codex goes on by itself, and what it spawned for the turn before isn't done.
+    let goal = ParentRequest {
+        thread: ThreadId::new("t").unwrap(),
+        turn: TurnId::new("goal"),
+        generation: None,
+        purpose: Purpose::Turn,
+    };
+    let text = Prepared::of_text("thread".to_owned());
+    story.session.on_native_context(&goal, Some(&text));
+    note(
+        &mut story,
+        &about("goal", Counted::Turn, false),
+        injected(6),
+    );
+    note(
+        &mut story,
+        &about("goal", Counted::Child, false),
+        Outcome::Untouched,
+    );
+    note(
+        &mut story,
+        &about("u", Counted::Child, true),
+        Outcome::Untouched,
+    );
+    // A request of a turn of the client's that is long over, and a compaction by itself.
+    let stale = Outcome::Refused {
+        reason: "generation_stale",
+        line: "stale".to_owned(),
+    };
+    note(&mut story, &about("old", Counted::Turn, true), stale);
+    note(
+        &mut story,
+        &about("compact", Counted::Compaction, false),
+        Outcome::Untouched,
+    );
+    let told = account(&mut story, "t");
+    assert_eq!(counted(told.turn), Some(("u".to_owned(), [1, 1, 0])));
+    assert_eq!(told.codex_turn.as_ref().unwrap().context, 6);
+    assert_eq!(
+        counted(told.codex_turn),
+        Some(("goal".to_owned(), [1, 1, 0]))
+    );
+    assert_eq!((&*told.context.from, told.context.bytes), ("thread", 6));
+    assert_eq!(told.requests.untouched.compaction, 1);
+    assert_eq!(told.requests.refused, 1);
+}
+
+#[test]
+fn requests_before_the_answer_belong_to_the_turn_that_it_names() {
+    let mut story = Story::with_thread();
+    let own = json!({"context": {"text": "one"}});
+    story.start("t", "u", &own).unwrap();
+    story.end("t", "u");
+    let params = json!({"threadId": "t", "input": [], "relay": own});
+    story.call("turn/start", &params).unwrap();
+    let compaction = about("v", Counted::Compaction, false);
+    story.session.note_outcome(&compaction, Outcome::Untouched);
+    let turn = about("v", Counted::Turn, false);
+    story.session.note_outcome(&turn, Outcome::Injected(3));
+    let told = account(&mut story, "t");
+    assert_eq!(counted(told.turn), Some(("u".to_owned(), [0, 0, 0])));
+    assert_eq!(counted(told.codex_turn), None);
+    story.answer(&json!({"turn": {"id": "v"}}));
+    let told = account(&mut story, "t");
+    assert_eq!(counted(told.turn), Some(("v".to_owned(), [1, 1, 0])));
+    assert_eq!(counted(told.codex_turn), None);
+}
+
+#[test]
+fn request_of_codex_itself_while_a_turn_is_unanswered_is_its_own() {
+    let mut story = Story::with_thread();
+    let params = json!({"threadId": "t", "input": []});
+    story.call("turn/start", &params).unwrap();
+    let goal = about("goal", Counted::Turn, false);
+    story.session.note_outcome(&goal, Outcome::Injected(3));
+    assert_eq!(counted(account(&mut story, "t").codex_turn), None);
+    story.answer(&json!({"turn": {"id": "u"}}));
+    let told = account(&mut story, "t");
+    assert_eq!(counted(told.turn), Some(("u".to_owned(), [0, 0, 0])));
+    assert_eq!(
+        counted(told.codex_turn),
+        Some(("goal".to_owned(), [1, 0, 0]))
+    );
+}
+
+#[test]
+fn steer_changes_nothing_of_what_is_told_of_its_turn() {
+    let mut story = Story::with_thread();
+    let set = json!({"threadId": "t", "scope": "thread", "text": "thread"});
+    story.set(&set).unwrap();
+    story.start("t", "u", &Value::Null).unwrap();
+    let steer = json!({"context": {"text": "of the steer"}});
+    story.start("t", "u", &steer).unwrap();
+    let told = account(&mut story, "t");
+    assert_eq!((&*told.context.from, told.context.bytes), ("thread", 6));
+    let turn = told.turn.unwrap();
+    assert_eq!((turn.context, turn.is_running), (6, true));
+    story.end("t", "u");
+    story
+        .call("relay/context/clear", &json!({"threadId": "t"}))
+        .unwrap();
+    let own = story.decide("t", None, Purpose::Turn);
+    assert!(
+        matches!(own, Decision::Prepare(_)),
+        "no text was for one turn: {own:?}"
+    );
+}
+
+#[test]
+fn turn_of_codex_itself_keeps_text_and_account_where_the_client_steers_it() {
+    let mut story = Story::with_thread();
+    let set = json!({"threadId": "t", "scope": "thread", "text": "thread"});
+    story.set(&set).unwrap();
+    let mut goal = ParentRequest {
+        thread: ThreadId::new("t").unwrap(),
+        turn: TurnId::new("goal"),
+        generation: None,
+        purpose: Purpose::Turn,
+    };
+    let text = Prepared::of_text("thread".to_owned());
+    story.session.on_native_context(&goal, Some(&text));
+    let asked = about("goal", Counted::Turn, false);
+    story.session.note_outcome(&asked, Outcome::Injected(6));
+    let own = json!({"context": {"text": "of the steer"}});
+    story.start("t", "goal", &own).unwrap();
+    goal.generation = Generation::new(&*story.generations["t"]);
+    assert_eq!(told(&story.session.decide(&goal)), "thread");
+    let asked = about("goal", Counted::Turn, true);
+    story.session.note_outcome(&asked, Outcome::Injected(6));
+    let told = account(&mut story, "t");
+    assert_eq!(counted(told.turn), None);
+    assert_eq!(
+        counted(told.codex_turn),
+        Some(("goal".to_owned(), [2, 0, 0]))
+    );
+    assert_eq!((&*told.context.from, told.context.bytes), ("thread", 6));
+    story.end("t", "goal");
+    assert_eq!(story.turn("t", &Value::Null), "thread");
+}
+
+#[test]
+fn turn_without_a_route_has_its_account() {
+    let mut story = Story::of(Supplier::Client);
+    story.open("t", &json!({"modelProvider": "mine"}));
+    let params = json!({"threadId": "t", "input": []});
+    story.call("turn/start", &params).unwrap();
+    story.answer(&json!({"turn": {"id": "u"}}));
+    let started = json!({"threadId": "t", "turn": {"id": "u"}});
+    story.codex(&json!({"method": "turn/started", "params": started}));
+    let turn = account(&mut story, "t").turn.unwrap();
+    assert_eq!((&*turn.turn_id, turn.is_running), ("u", true));
+    story.end("t", "u");
+    assert!(!account(&mut story, "t").turn.unwrap().is_running);
+}
+
+#[test]
+fn what_children_of_children_ask_counts_for_the_thread_that_the_client_drives() {
+    let mut story = Story::with_thread();
+    story.start("t", "u", &Value::Null).unwrap();
+    let of_grandchild = About {
+        thread: Some("child".to_owned()),
+        root: Some("t".to_owned()),
+        ..about("u", Counted::Child, true)
+    };
+    story
+        .session
+        .note_outcome(&of_grandchild, Outcome::Untouched);
+    let told = account(&mut story, "t");
+    assert_eq!(told.requests.untouched.child, 1);
+    assert_eq!(counted(told.turn), Some(("u".to_owned(), [0, 1, 0])));
+    // Where the client drives the child as well, it is the child's.
+    story.open("child", &json!({}));
+    story
+        .session
+        .note_outcome(&of_grandchild, Outcome::Untouched);
+    assert_eq!(account(&mut story, "child").requests.untouched.child, 1);
+    assert_eq!(account(&mut story, "t").requests.untouched.child, 1);
+}
+
+#[test]
+fn turn_that_begins_behind_another_one_never_gets_its_text() {
+    let mut story = Story::with_thread();
+    let own = json!({"context": {"text": "for one turn"}});
+    story.start("t", "u", &own).unwrap();
+    // Codex goes on by itself before it has told of the end.
+    let of = |turn: &str| ParentRequest {
+        thread: ThreadId::new("t").unwrap(),
+        turn: TurnId::new(turn),
+        generation: None,
+        purpose: Purpose::Turn,
+    };
+    assert_eq!(told(&story.session.decide(&of("u"))), "for one turn");
+    assert_eq!(story.session.decide(&of("goal")), Decision::RefuseOwnTurn);
+    // A turn/start that codex has yet to answer for says nothing of a turn without a generation, once
+    // codex has shown that it passes them on.
+    let first = ParentRequest {
+        generation: Generation::new(&*story.generations["t"]),
+        ..of("u")
+    };
+    story.session.note_request(&first);
+    let params = json!({"threadId": "t", "input": [], "relay": own});
+    story.call("turn/start", &params).unwrap();
+    assert_eq!(story.session.decide(&of("goal")), Decision::RefuseOwnTurn);
+}
+
 fn note_some_outcomes(story: &mut Story) {
     let about = |turn: Option<&str>, purpose| About {
         thread: Some("t".to_owned()),
         turn: turn.map(str::to_owned),
         purpose,
+        ..About::default()
     };
     for (about, outcome) in [
         (about(None, Counted::Prewarm), Outcome::Injected(4)),
@@ -508,6 +857,16 @@ fn note_some_outcomes(story: &mut Story) {
     ] {
         story.session.note_outcome(&about, outcome);
     }
+}
+
+#[test]
+fn status_tells_of_threads_that_are_not_open_what_is_kept_for_them() {
+    let mut story = Story::with_thread();
+    let later = json!({"threadId": "later", "scope": "thread", "text": "x"});
+    story.set(&later).unwrap();
+    let told = account(&mut story, "later");
+    assert_eq!((told.is_open, &*told.context.from), (false, "none"));
+    assert_eq!(told.registrations[0].bytes, 1);
 }
 
 #[test]
@@ -544,8 +903,8 @@ fn status_tells_what_a_thread_was_given_and_what_became_of_its_requests() {
     );
     let turn = told.turn.unwrap();
     assert_eq!(
-        (turn.turn_id.as_deref(), turn.is_running, turn.context),
-        (Some("u"), true, 4)
+        (&*turn.turn_id, turn.is_running, turn.context),
+        ("u", true, 5)
     );
     assert_eq!((turn.requests.injected.turn, turn.requests.refused), (2, 1));
     assert_eq!(told.requests.untouched.child, 1);

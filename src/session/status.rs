@@ -11,7 +11,8 @@ use crate::control::answers::{
 use crate::session::eligibility::{AccountKind, Ineligible};
 use crate::session::machine::{Denial, Session};
 use crate::session::registrations::Registered;
-use crate::session::tally::Tally;
+use crate::session::registry::Thread;
+use crate::session::tally::{OfTurn, Tally};
 
 impl Session {
     pub(super) fn info(&self) -> Info {
@@ -56,8 +57,8 @@ impl Session {
         let nothing = Tally::default();
         let tally = known.map_or(&nothing, |known| &known.tally);
         let turn = self.registrations.turn(id.as_str());
-        let thread = self.registrations.thread(id.as_str());
         let turn = turn.map(|it| registration("turn", it));
+        let thread = self.registrations.thread(id.as_str());
         let thread = thread.map(|it| registration("thread", it));
         let references = tally.context.references.iter();
         let last_injection = tally.last_injection.clone();
@@ -81,12 +82,8 @@ impl Session {
                     .map(|it| source(it, known.is_some_and(|known| !known.routed)))
                     .collect(),
             },
-            turn: tally.turn.as_ref().map(|turn| Turn {
-                turn_id: turn.id.as_ref().map(|id| id.as_str().to_owned()),
-                is_running: known.is_some_and(|known| !known.admitted().is_empty()),
-                context: turn.bytes,
-                requests: tally.of_turn,
-            }),
+            turn: tally.turn.as_ref().map(|it| turn_status(it, known)),
+            codex_turn: tally.codex_turn.as_ref().map(|it| turn_status(it, known)),
             requests: tally.requests,
             last_injection: last_injection.map(|(turn_id, requests, bytes)| Injection {
                 turn_id,
@@ -144,6 +141,15 @@ impl Session {
             AccountKind::ChatGpt => Some(upstreams.chatgpt.clone()),
             AccountKind::Other => None,
         }
+    }
+}
+
+fn turn_status(turn: &OfTurn, known: Option<&Thread>) -> Turn {
+    Turn {
+        turn_id: turn.id.as_str().to_owned(),
+        is_running: known.is_some_and(|known| known.runs(&turn.id)),
+        context: turn.bytes,
+        requests: turn.requests,
     }
 }
 

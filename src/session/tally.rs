@@ -7,17 +7,24 @@ use crate::base::ids::{ThreadId, TurnId};
 use crate::context::account::Source;
 use crate::context::compose::Prepared;
 use crate::context::digest::Digest;
+use crate::context::snapshot::Snapshot;
 use crate::context::supplier::Supplier;
 use crate::control::account::{Purposes, Requests};
-use crate::session::machine::Session;
+use crate::session::machine::{Remark, Session};
+use crate::session::registry::GivenFor;
 
 /// What is known of a request, whoever it belongs to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct About {
-    /// The thread that it is counted for: of a child the parent's.
+    /// Its thread; of a child the parent's.
     pub thread: Option<String>,
-    /// Its turn; none of a child.
+    /// The thread that it goes back to in the end: counted for where the client doesn't drive
+    /// [`Self::thread`], as of a child's child.
+    pub root: Option<String>,
+    /// Its turn; of a child that of the root which it goes back to.
     pub turn: Option<String>,
+    /// It carries a generation: its turn was started by the client.
+    pub is_of_client: bool,
     /// What it is for.
     pub purpose: Counted,
 }
@@ -61,8 +68,6 @@ pub enum Outcome {
 pub struct Tally {
     /// All its requests.
     pub requests: Requests,
-    /// Those since its last turn began.
-    pub of_turn: Requests,
     /// The turn that the last text went to, how often, and its size.
     pub last_injection: Option<(Option<String>, u64, usize)>,
     /// The last refusal: its reason, and what codex was told.
@@ -70,11 +75,15 @@ pub struct Tally {
     /// The text that was prepared last.
     pub context: ContextAccount,
     /// The client's last turn.
-    pub turn: Option<LastTurn>,
+    pub turn: Option<OfTurn>,
+    /// The last turn that codex started itself.
+    pub codex_turn: Option<OfTurn>,
+    /// A turn of which nobody has told who started it.
+    early: Option<OfTurn>,
 }
 
 /// The account of a prepared text.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContextAccount {
     /// Who gave it.
     pub from: &'static str,
@@ -86,13 +95,41 @@ pub struct ContextAccount {
     pub references: Vec<(String, Digest)>,
 }
 
-/// A turn that the client started.
-#[derive(Clone, Debug, Default)]
-pub struct LastTurn {
-    /// Its id, once codex has answered.
-    pub id: Option<TurnId>,
+/// The counters of a turn.
+#[derive(Clone, Debug)]
+pub struct OfTurn {
+    /// Its id.
+    pub id: TurnId,
     /// The size of its text.
     pub bytes: usize,
+    /// Its requests, and those of its children.
+    pub requests: Requests,
+    /// Unless the client is about to be told of it, codex has started it.
+    is_codexs: bool,
+}
+
+/// A turn of the client's on its way to codex, which may be a steer of one that runs: that is
+/// codex's to say, and then the turn's account and text stay what they are.
+#[derive(Debug)]
+pub(super) struct Beginning {
+    /// What its text is made of.
+    pub(super) context: ContextAccount,
+    /// What its text was given for.
+    pub(super) given_for: GivenFor,
+    /// Its text, and whether that is one for what happens between turns as well; none where it was
+    /// noted already, or goes another way.
+    pub(super) text: Option<(Arc<Snapshot>, bool)>,
+}
+
+impl Default for ContextAccount {
+    fn default() -> Self {
+        Self {
+            from: "none",
+            bytes: 0,
+            sources: Vec::new(),
+            references: Vec::new(),
+        }
+    }
 }
 
 impl ContextAccount {
@@ -109,17 +146,59 @@ impl ContextAccount {
 }
 
 impl Tally {
-    /// Begins a turn of the client's.
-    pub fn begin(&mut self, context: ContextAccount) {
-        self.of_turn = Requests::default();
-        let bytes = context.bytes;
-        self.turn = Some(LastTurn { id: None, bytes });
+    /// Whether codex has told already that this is the client's last turn.
+    fn is_begun(&self, turn: &TurnId) -> bool {
+        self.turn.as_ref().is_some_and(|known| known.id == *turn)
+    }
+
+    /// Begins a turn of the client's, whose requests may have come before codex's answer.
+    fn begin(&mut self, id: TurnId, context: ContextAccount) {
+        let early = self.early.take_if(|known| known.id == id);
+        self.turn = Some(OfTurn {
+            bytes: context.bytes,
+            ..early.unwrap_or_else(|| OfTurn::new(id))
+        });
         self.context = context;
     }
 
-    fn count(&mut self, about: &About, outcome: Outcome) {
-        for requests in [&mut self.requests, &mut self.of_turn] {
-            count(requests, about.purpose, &outcome);
+    /// Notes that no turn of the client's is on its way, but for those in `is_of_client`: what is
+    /// nobody's was started by codex.
+    pub(super) fn settle(&mut self, is_of_client: impl Fn(&TurnId) -> bool) {
+        let is_codexs = |early: &mut OfTurn| early.is_codexs && !is_of_client(&early.id);
+        if let Some(turn) = self.early.take_if(is_codexs) {
+            self.codex_turn = Some(turn);
+        }
+    }
+
+    /// The counters of the turn that a request belongs to, if it is one of those that are kept.
+    fn of_turn(&mut self, about: &About) -> Option<&mut OfTurn> {
+        let id = about.turn.clone().and_then(TurnId::new)?;
+        let is_it = |known: &OfTurn| known.id == id;
+        if self.turn.as_ref().is_some_and(is_it) {
+            return self.turn.as_mut();
+        }
+        if self.codex_turn.as_ref().is_some_and(is_it) {
+            return self.codex_turn.as_mut();
+        }
+        match about.purpose {
+            Counted::Turn | Counted::Compaction => {}
+            Counted::Prewarm | Counted::Memory | Counted::Child | Counted::Other => {
+                return self.early.as_mut().filter(|known| known.id == id);
+            }
+        }
+        let early = self.early.take().filter(is_it);
+        Some(self.early.insert(early.unwrap_or_else(|| OfTurn::new(id))))
+    }
+
+    /// Counts what became of a request.
+    pub(super) fn count(&mut self, about: &About, outcome: Outcome) {
+        count(&mut self.requests, about.purpose, &outcome);
+        if let Some(turn) = self.of_turn(about) {
+            count(&mut turn.requests, about.purpose, &outcome);
+            turn.is_codexs |= about.purpose == Counted::Turn && !about.is_of_client;
+            if let Outcome::Injected(bytes) = outcome {
+                turn.bytes = bytes;
+            }
         }
         match outcome {
             Outcome::Untouched => {}
@@ -142,9 +221,10 @@ impl Session {
             let thread = about.thread.clone().and_then(ThreadId::new);
             self.warn(thread, reason, line.clone());
         }
-        let thread = about.thread.as_deref();
-        if let Some(tally) = thread.and_then(|thread| self.registry.tally(thread)) {
-            tally.count(about, outcome);
+        let places = [&about.thread, &about.root];
+        let mut places = places.into_iter().flatten();
+        if let Some(thread) = places.find(|it| self.registry.find(it).is_some()) {
+            self.registry.count(thread, about, outcome);
         }
     }
 
@@ -177,21 +257,60 @@ impl Session {
         }
     }
 
-    /// Notes the id of the turn whose account was begun last.
-    pub(super) fn name_account(&mut self, thread: &str, turn: Option<&TurnId>) {
-        let tally = self.registry.tally(thread);
-        if let (Some(turn), Some(last)) = (turn, tally.and_then(|tally| tally.turn.as_mut())) {
-            last.id = Some(turn.clone());
+    /// Notes that codex has begun a turn of the client's, unless it is one that runs already: another of
+    /// the client's, or one of codex's own.
+    pub(super) fn begin_turn(&mut self, thread: &ThreadId, turn: &TurnId, beginning: Beginning) {
+        let known = self.registry.find(thread.as_str());
+        if known.is_some_and(|known| known.text_of_native(turn).is_some()) {
+            return;
+        }
+        let tally = self.registry.tally(thread.as_str());
+        let Some(tally) = tally.filter(|tally| !tally.is_begun(turn)) else {
+            return;
+        };
+        tally.begin(turn.clone(), beginning.context);
+        if let Some(text) = beginning.text {
+            self.note_turns_text(thread, beginning.given_for, text);
         }
     }
 
-    /// Begins the account of a client's turn.
-    pub(super) fn begin_account(&mut self, thread: &ThreadId, prepared: &Prepared, is_given: bool) {
-        let from = self.source_of(Some(thread.as_str()), is_given);
-        if let Some(tally) = self.registry.tally(thread.as_str()) {
-            tally.begin(ContextAccount::of(prepared, from));
+    /// Notes the text of a turn of the client's.
+    pub(super) fn note_turns_text(
+        &mut self,
+        thread: &ThreadId,
+        given_for: GivenFor,
+        (text, is_usual): (Arc<Snapshot>, bool),
+    ) {
+        self.registry.note_given(thread.as_str(), given_for);
+        let change = self.registry.note_text(thread.as_str(), &text, is_usual);
+        if let Some(change) = change {
+            let thread = thread.clone();
+            self.remarks.push(Remark::ContextChanged { thread, change });
         }
-        self.warn_of_losses(thread, &prepared.warnings);
+    }
+
+    /// Notes what the text of a turn is made of that codex has started itself.
+    pub(super) fn note_native(&mut self, thread: &str, prepared: &Prepared) {
+        let from = self.source_of(Some(thread), false);
+        if let Some(tally) = self.registry.tally(thread) {
+            // It is told of no references.
+            let references = std::mem::take(&mut tally.context.references);
+            tally.context = ContextAccount {
+                references,
+                ..ContextAccount::of(prepared, from)
+            };
+        }
+    }
+}
+
+impl OfTurn {
+    fn new(id: TurnId) -> Self {
+        Self {
+            id,
+            bytes: 0,
+            requests: Requests::default(),
+            is_codexs: false,
+        }
     }
 }
 

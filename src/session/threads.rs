@@ -7,7 +7,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::base::ids::{ProfileId, ThreadId};
-use crate::base::limits::MAX_THREADS;
 use crate::context::compose::Prepared;
 use crate::context::given::Given;
 use crate::context::orders::Orders;
@@ -99,7 +98,7 @@ impl Session {
         let is_opening = |meaning: &Meaning| matches!(meaning, Meaning::Thread { .. });
         let is_full = known.is_none() && self.registry.room() <= self.pending.count(is_opening);
         let denial = if is_full {
-            Some(Denial::busy("threads are open", MAX_THREADS))
+            Some(Denial::threads_are_open())
         } else {
             let keep = || self.cannot_keep(named.as_deref());
             member.context.as_ref().and_then(|_| keep())

@@ -23,6 +23,7 @@ use crate::session::reading::Request;
 use crate::session::registry::{GivenFor, Thread};
 use crate::session::relay_member::RelayMember;
 use crate::session::renewal;
+use crate::session::tally::{Beginning, ContextAccount};
 use crate::session::threads::Habits;
 use crate::wire::edit::Edit;
 use crate::wire::envelope::{Envelope, member_text};
@@ -49,8 +50,6 @@ pub(super) struct StartTurn {
 pub(super) struct Renewed {
     /// What it has lost of the thread's settings.
     lost: Vec<(String, Value)>,
-    /// Whether there was one.
-    pub(super) has_run: bool,
     /// The profile of permissions that the turn runs under, as far as known.
     pub(super) profile: Option<Arc<str>>,
     /// Codex has told what it shows of AGENTS.md, in this renewal.
@@ -198,15 +197,6 @@ impl Session {
             may_have_memory,
             renewed: Renewed::default(),
         };
-        let is_running = self
-            .registry
-            .find(turn.thread.as_str())
-            .is_some_and(Thread::is_running);
-        if member.context.is_some() && !is_running {
-            // Newer than what was set for the next turn: it takes its place. A steer doesn't.
-            self.registrations.end_turn(turn.thread.as_str(), None);
-            self.registrations.note_any();
-        }
         let history = self.ledger.turn_asked(turn.thread.as_str());
         ClientVerdict::Prepare(Prepare {
             history,
@@ -311,13 +301,21 @@ impl Session {
             fresh,
             ..
         } = ready;
-        self.begin_account(&turn.thread, &prepared, turn.is_given);
+        self.warn_of_losses(&turn.thread, &prepared.warnings);
+        let mut beginning = self.beginning(&turn, &prepared);
         let known = self.registry.find(turn.thread.as_str());
+        if turn.has_own && !known.is_some_and(Thread::is_running) {
+            // Newer than what was set for the next turn: it takes its place. A steer doesn't.
+            self.registrations.end_turn(turn.thread.as_str(), None);
+        }
+        if turn.has_own {
+            self.registrations.note_any();
+        }
         if !known.is_some_and(|known| known.routed) {
             self.set_mode(line, &mut turn, wish.kind);
             // What was given for this turn is in its thread's developer instructions.
             self.registrations.end_turn(turn.thread.as_str(), None);
-            return self.send_turn(line, turn, None);
+            return self.send_turn(line, turn, beginning, None);
         }
         // The text of a turn that is unlike the others isn't one for the requests between turns.
         let is_usual = !turn.is_given && self.usual_wish(turn.thread.as_str()) == wish;
@@ -326,25 +324,33 @@ impl Session {
         let slot = slot.map(|registered| registered.generation.clone());
         let is_taken = |given: &_| known.is_some_and(|known| known.admitted().has_begun(given));
         let slot = slot.filter(|slot| !turn.has_own && !is_taken(slot));
-        let given_for = if turn.is_given {
-            GivenFor::OneTurn
-        } else {
-            GivenFor::AnyTurn
-        };
-        self.registry.note_given(thread, given_for);
-        if let Some(change) = self
-            .registry
-            .note_text(thread, &prepared.snapshot, is_usual)
-        {
-            let thread = turn.thread.clone();
-            self.remarks.push(Remark::ContextChanged { thread, change });
-        }
         let snapshot = Arc::clone(&prepared.snapshot);
+        let text = (Arc::clone(&snapshot), is_usual);
+        if known.is_some_and(Thread::is_running) {
+            // It may be a steer, and a turn keeps its text.
+            beginning.text = Some(text);
+        } else {
+            self.note_turns_text(&turn.thread, beginning.given_for, text);
+        }
         let generation = slot.clone().unwrap_or(fresh);
         let admitted = self
             .registry
             .admit(turn.thread.as_str(), generation, snapshot, slot);
-        self.send_turn(line, turn, admitted)
+        self.send_turn(line, turn, beginning, admitted)
+    }
+
+    /// What is to be noted of a turn once codex has begun it.
+    fn beginning(&self, turn: &StartTurn, prepared: &Prepared) -> Beginning {
+        let from = self.source_of(Some(turn.thread.as_str()), turn.is_given);
+        Beginning {
+            context: ContextAccount::of(prepared, from),
+            given_for: if turn.is_given {
+                GivenFor::OneTurn
+            } else {
+                GivenFor::AnyTurn
+            },
+            text: None,
+        }
     }
 
     pub(super) fn on_turn_steer(
@@ -372,8 +378,10 @@ impl Session {
         &mut self,
         line: &Bytes,
         turn: StartTurn,
+        beginning: Beginning,
         admitted: Option<(Generation, Ticket)>,
     ) -> ClientVerdict {
+        let beginning = Box::new(beginning);
         let StartTurn {
             request: Request { id, params, .. },
             thread,
@@ -385,9 +393,12 @@ impl Session {
         let mut edits = config_edit::settings(line, &params, &lost);
         edits.extend(scratch_edit(line, &params, scratch.as_deref()));
         let Some((generation, ticket)) = admitted else {
-            if renewed.has_run {
-                self.pending.settle(id, Meaning::Renewed(thread));
-            }
+            let meaning = Meaning::Turn {
+                thread,
+                ticket: None,
+                beginning,
+            };
+            self.pending.settle(id, meaning);
             return rewritten(edits);
         };
         // Codex refuses the member of a client that didn't ask for experimental ones: the turn
@@ -396,7 +407,12 @@ impl Session {
             let edit = config_edit::generation(line, &params, generation.as_str(), false);
             edits.extend(edit);
         }
-        self.pending.settle(id, Meaning::Turn { thread, ticket });
+        let meaning = Meaning::Turn {
+            thread,
+            ticket: Some(ticket),
+            beginning,
+        };
+        self.pending.settle(id, meaning);
         rewritten(edits)
     }
 }

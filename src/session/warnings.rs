@@ -61,6 +61,11 @@ impl Session {
         }
     }
 
+    /// Notes what became of the credential that the relay brings, which has been logged.
+    pub fn warn_of_credential(&mut self, words: String) {
+        self.warn(None, "upstream_credential", words);
+    }
+
     /// Whether there is something to send.
     pub fn has_warnings(&self) -> bool {
         !self.warnings.queue.is_empty()

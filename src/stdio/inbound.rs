@@ -17,6 +17,7 @@ use crate::feed::orders::OrdersFeed;
 use crate::feed::source::Feed;
 use crate::session::intercept::{ClientVerdict, Prepare};
 use crate::session::machine::{Denial, Remark, Session};
+use crate::session::methods::OWN_NAMES;
 use crate::session::reading::ClientLine;
 use crate::session::shared::SharedSession;
 use crate::session::turnstile::Turnstile;
@@ -269,7 +270,7 @@ impl Inbound {
         let mut lead = Lead::default();
         lead.push(head.get(..LEAD_BYTES).unwrap_or(head));
         let must_read = |method: String| self.session.with(|session| session.must_read(&method));
-        if lead.method().is_some_and(must_read) {
+        if lead.method_begins_with(OWN_NAMES) || lead.method().is_some_and(must_read) {
             LongLine::Refused(Lead::default())
         } else {
             LongLine::Passed

@@ -3,15 +3,18 @@
 
 use std::ffi::OsString;
 use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
 use nix::sys::signal::{Signal, killpg};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, read};
 use tokio::io::AsyncReadExt;
-use tokio::process::Command;
+use tokio::process::{Child, ChildStdout, Command};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::timeout;
@@ -73,6 +76,9 @@ pub enum BearerError {
     /// The command failed.
     #[error("ended with {0}")]
     Failed(String),
+    /// It is a folder, a pipe or a device: reading it may never end, and tells nothing a second time.
+    #[error("is no regular file")]
+    NotAFile,
     /// It isn't one word that a header can carry.
     #[error("gives more than one word, or what no header can carry")]
     NotAWord,
@@ -97,6 +103,15 @@ pub struct Bearer {
     turn: Arc<Semaphore>,
     /// Owns the command that runs.
     runs: Mutex<JoinSet<()>>,
+    health: Mutex<Health>,
+}
+
+/// Whether the source gives credentials, and what nobody was told of that.
+#[derive(Debug, Default)]
+struct Health {
+    /// What is wrong with it.
+    trouble: Option<String>,
+    news: Option<String>,
 }
 
 impl Bearer {
@@ -107,7 +122,32 @@ impl Bearer {
             last: Arc::default(),
             turn: Arc::new(Semaphore::new(1)),
             runs: Mutex::default(),
+            health: Mutex::default(),
         }
+    }
+
+    /// What a person may want to know of the source: told once, and again when it changes.
+    pub fn take_news(&self) -> Option<String> {
+        self.health().news.take()
+    }
+
+    /// Notes how the source was found; `then` says what becomes of requests where it is bad.
+    fn note(&self, found: Result<(), &BearerError>, then: &str) {
+        let mut health = self.health();
+        let option = self.option();
+        let trouble = found.err().map(|error| format!("{option} {error}; {then}"));
+        if health.trouble == trouble {
+            return;
+        }
+        let again = || format!("{option} gives a credential again");
+        let news = trouble.clone().unwrap_or_else(again);
+        tracing::warn!("{news}");
+        health.news = Some(news);
+        health.trouble = trouble;
+    }
+
+    fn health(&self) -> MutexGuard<'_, Health> {
+        self.health.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The option that it came by.
@@ -134,7 +174,6 @@ impl Bearer {
             Source::File(path) => self.of_file(path).await,
             Source::Command { .. } => self.of_command(Some(used)).await,
         };
-        let fresh = fresh.inspect_err(|error| tracing::warn!("{} {error}", self.option()));
         fresh.ok().filter(|fresh| fresh != used)
     }
 
@@ -146,15 +185,15 @@ impl Bearer {
             Ok(Ok(read)) => read,
             Ok(Err(_)) | Err(_) => Err(BearerError::Slow),
         };
-        match (read, self.last()) {
+        let last = self.last();
+        let then = if last.is_some() { KEPT } else { REFUSED };
+        self.note(read.as_ref().map(|_| ()), then);
+        match (read, last) {
             (Ok(credential), _) => {
                 keep(&self.last, &credential);
                 Ok(credential)
             }
-            (Err(error), Some(last)) => {
-                tracing::warn!("{} {error}; the one before is used", self.option());
-                Ok(last)
-            }
+            (Err(_), Some(last)) => Ok(last),
             (Err(error), None) => Err(error),
         }
     }
@@ -183,7 +222,10 @@ impl Bearer {
             let _ = done.send(credential);
         };
         self.runs(running);
-        result.await.unwrap_or(Err(BearerError::Empty))
+        let result = result.await.unwrap_or(Err(BearerError::Empty));
+        let then = if used.is_some() { KEPT } else { REFUSED };
+        self.note(result.as_ref().map(|_| ()), then);
+        result
     }
 
     fn runs(&self, running: impl Future<Output = ()> + Send + 'static) {
@@ -198,6 +240,10 @@ impl Bearer {
         last.clone()
     }
 }
+
+/// What becomes of requests while a source is bad.
+const KEPT: &str = "the credential before is used";
+const REFUSED: &str = "requests to the upstream are refused";
 
 fn keep(last: &Mutex<Option<Credential>>, credential: &Credential) {
     let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
@@ -215,14 +261,16 @@ impl Credential {
 }
 
 /// Reads the credential in a file of one line.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the user's own configuration, not a workspace file"
-)]
 pub fn read_file(path: &Path) -> Result<Credential, BearerError> {
     let mut text = Vec::new();
     let most = u64::try_from(MAX_BEARER_BYTES).unwrap_or(u64::MAX);
-    let file = std::fs::File::open(path)?;
+    // Of a pipe even the opening may never end.
+    let flags = OFlag::O_NONBLOCK.bits();
+    let mut options = std::fs::OpenOptions::new();
+    let file = options.read(true).custom_flags(flags).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(BearerError::NotAFile);
+    }
     file.take(most.saturating_add(1)).read_to_end(&mut text)?;
     of_bytes(&text)
 }
@@ -246,21 +294,41 @@ async fn run(
     let Some(stdout) = child.stdout.take() else {
         return Err(BearerError::Empty);
     };
-    let most = u64::try_from(MAX_BEARER_BYTES).unwrap_or(u64::MAX);
-    let mut stdout = stdout.take(most.saturating_add(1));
-    let ended = timeout(BEARER_DEADLINE, async {
-        let mut text = Vec::new();
-        while stdout.read_buf(&mut text).await? > 0 {}
+    let ended = timeout(BEARER_DEADLINE, printed(&mut child, stdout));
+    ended.await.unwrap_or(Err(BearerError::Slow))
+}
+
+/// What a command has printed when it ends. What it leaves behind may hold its stdout open: nobody waits
+/// for that.
+async fn printed(child: &mut Child, mut stdout: ChildStdout) -> Result<Credential, BearerError> {
+    let mut text = Vec::new();
+    let mut is_over = false;
+    let status = loop {
+        tokio::select! {
+            status = child.wait() => break status?,
+            read = stdout.read_buf(&mut text), if !is_over => is_over = read? == 0,
+        }
         if text.len() > MAX_BEARER_BYTES {
             return Err(BearerError::TooLong);
         }
-        let status = child.wait().await?;
-        if status.success() {
-            return of_bytes(&text);
+    };
+    // The rest of it is in the pipe already.
+    let mut part = [0; MAX_BEARER_BYTES];
+    while !is_over && text.len() <= MAX_BEARER_BYTES {
+        match read(&stdout, &mut part) {
+            Ok(count) => {
+                text.extend_from_slice(part.get(..count).unwrap_or_default());
+                is_over = count == 0;
+            }
+            Err(Errno::EAGAIN) => is_over = true,
+            Err(Errno::EINTR) => {}
+            Err(errno) => return Err(io::Error::from(errno).into()),
         }
-        Err(BearerError::Failed(status.to_string()))
-    });
-    ended.await.unwrap_or(Err(BearerError::Slow))
+    }
+    if status.success() {
+        return of_bytes(&text);
+    }
+    Err(BearerError::Failed(status.to_string()))
 }
 
 /// The group of a command; what is left of it ends with this.
@@ -362,6 +430,64 @@ mod tests {
         assert_eq!(shown(&bearer.fresh(&first).await.unwrap()), "Bearer second");
         fs::write(&path, "x".repeat(MAX_BEARER_BYTES + 1)).unwrap();
         assert!(matches!(read_file(&path), Err(BearerError::TooLong)));
+    }
+
+    #[tokio::test]
+    async fn source_that_goes_bad_and_good_again_is_told_of_each_time_it_changes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key");
+        let bearer = Bearer::new(Source::File(path.clone()));
+        let news = async || {
+            let found = bearer.current().await.is_ok();
+            (found, bearer.take_news())
+        };
+        let told = |words: &str| Some(format!("--upstream-bearer-file {words}"));
+        let (found, first) = news().await;
+        assert!(
+            !found
+                && first
+                    .unwrap()
+                    .ends_with("requests to the upstream are refused")
+        );
+        assert_eq!(news().await, (false, None), "told already");
+        fs::write(&path, "hidden").unwrap();
+        assert_eq!(news().await, (true, told("gives a credential again")));
+        assert_eq!(news().await, (true, None));
+        fs::write(&path, " ").unwrap();
+        let kept = "gives nothing; the credential before is used";
+        assert_eq!(news().await, (true, told(kept)));
+        assert_eq!(news().await, (true, None));
+        fs::remove_file(&path).unwrap();
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let kept = "is no regular file; the credential before is used";
+        assert_eq!(news().await, (true, told(kept)), "at once");
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, "hidden too").unwrap();
+        let (_, odd) = news().await;
+        assert!(!odd.unwrap().contains("hidden"));
+    }
+
+    #[test]
+    fn only_a_regular_file_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink("/dev/null", &link).unwrap();
+        for path in [folder.path(), &link] {
+            assert!(matches!(read_file(path), Err(BearerError::NotAFile)));
+        }
+        fs::write(folder.path().join("key"), "word").unwrap();
+        fs::remove_file(&link).unwrap();
+        std::os::unix::fs::symlink("key", &link).unwrap();
+        assert_eq!(shown(&read_file(&link).unwrap()), "Bearer word");
+    }
+
+    #[tokio::test]
+    async fn what_a_command_leaves_behind_holds_nothing_up() {
+        let bearer = command("sleep 86400 & echo word");
+        assert_eq!(shown(&bearer.current().await.unwrap()), "Bearer word");
+        let failing = command("sleep 86400 & exit 3");
+        let error = failing.current().await.unwrap_err().to_string();
+        assert!(error.contains("exit status: 3"), "{error}");
     }
 
     #[tokio::test]

@@ -41,11 +41,29 @@ impl Lead {
         }
     }
 
+    /// Takes what has come for all there is: a last member without its end counts.
+    pub fn finish(&mut self) {
+        if !self.is_over {
+            self.end_member();
+        }
+    }
+
     /// The method, escapes resolved, if it has passed.
     pub fn method(&self) -> Option<String> {
         let raw = self.method.as_deref()?;
         let text = raw.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
         literal::unescape(text).ok()
+    }
+
+    /// Whether the method begins with `prefix`, however it goes on: it may be longer than what is kept,
+    /// or no text in the end.
+    pub fn method_begins_with(&self, prefix: &str) -> bool {
+        let raw = self.method.as_deref().and_then(|it| it.strip_prefix(b"\""));
+        let raw = raw.unwrap_or_default();
+        // An escape takes six bytes at the most.
+        let longest = raw.len().min(6 * prefix.len());
+        let beginnings = (0..=longest).filter_map(|end| literal::unescape(raw.get(..end)?).ok());
+        beginnings.into_iter().any(|text| text.starts_with(prefix))
     }
 
     /// The id as it stands, if it has passed and is a string or a number.
@@ -147,6 +165,38 @@ mod tests {
             assert_eq!(read(text, piece), found("m/", r#""a,\"}""#));
             let text = r#"{"method":"a","id":1,"method":"b","\u0069d":-2.5}"#;
             assert_eq!(read(text, piece), found("b", "-2.5"));
+        }
+    }
+
+    #[test]
+    fn beginning_of_a_method_is_known_whatever_comes_behind_it() {
+        let begins = |method: &str| {
+            let mut lead = Lead::default();
+            // The closing brace isn't there.
+            lead.push(format!("{{\"method\":{method}").as_bytes());
+            lead.finish();
+            lead.method_begins_with("relay/")
+        };
+        let long = format!("\"relay/{}\"", "x".repeat(2000));
+        let escaped = r#""\u0072\u0065\u006c\u0061\u0079\u002f""#;
+        for method in [
+            "\"relay/\"",
+            "\"relay/info\"",
+            r#""relay/\ud800""#,
+            escaped,
+            &long,
+        ] {
+            assert!(begins(method), "{method}");
+        }
+        for method in [
+            "\"\"",
+            "\"relay\"",
+            "\"thread/relay/\"",
+            "\"Relay/info\"",
+            "7",
+            "null",
+        ] {
+            assert!(!begins(method), "{method}");
         }
     }
 

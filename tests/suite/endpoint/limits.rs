@@ -1,6 +1,6 @@
 //! Sizes at, one under and one over each limit, and the memory that they cost.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use crate::support::eventually;
@@ -274,12 +274,16 @@ async fn zstd_of_every_kind_is_opened_within_the_limit() {
         head.contains("x-codex-relay-reason: body_invalid"),
         "{head}"
     );
+    let status = mirror.client.ok("relay/status", json!({})).await;
+    assert_eq!(status["totals"]["refused"], 2, "{status}");
 }
 
 #[tokio::test]
 async fn message_at_the_limit_passes_and_one_over_is_refused() {
-    let mirror = mirror().await;
-    let (mut codex, mut upstream, _) = mirror.socket("", "").await;
+    let mut mirror = mirror().await;
+    let thread = r#"{"thread_id":"t","request_kind":"prewarm"}"#;
+    let thread = format!("x-codex-turn-metadata: {thread}\r\n");
+    let (mut codex, mut upstream, _) = mirror.socket(&thread, "").await;
     let at = sized(&of_child(), LIMIT);
     let frame = masked(0x81, at.as_bytes());
     tokio::join!(codex.write(&frame), async {
@@ -298,6 +302,11 @@ async fn message_at_the_limit_passes_and_one_over_is_refused() {
         codex.write(&masked(0x81, b"{}")).await;
         assert_eq!(upstream.message().await, b"{}");
     }
+    // What wasn't read is counted for the thread of its socket.
+    let status = mirror.client.ok("relay/status", json!({})).await;
+    let told = &status["threads"][0];
+    assert_eq!(told["requests"]["refused"], 2, "{status}");
+    assert_eq!(told["lastRefusal"]["reason"], "request_too_large");
 }
 
 #[tokio::test]

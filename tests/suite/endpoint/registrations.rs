@@ -87,6 +87,8 @@ async fn one_thread_more_than_there_is_room_for_is_refused_and_the_others_stay()
     let error = set(&mut mirror, "over", "thread", "x").await.unwrap_err();
     assert_eq!(error["data"]["reason"], "busy", "{error}");
     assert_eq!(error["data"]["limit"], MAX_THREADS);
+    let words = error["message"].as_str().unwrap();
+    assert!(words.contains("relay/context/clear"), "{words}");
     let generation = mirror.turn("t", "u").await;
     let body = request(&of_turn("t", "u", &generation), "");
     let _codex = ask(&mirror, &body).await;
@@ -95,6 +97,14 @@ async fn one_thread_more_than_there_is_room_for_is_refused_and_the_others_stay()
     let clear = json!({"threadId": "t7"});
     mirror.client.ok("relay/context/clear", clear).await;
     set(&mut mirror, "over", "thread", "x").await.unwrap();
+    let from = mirror.client.inbox.len();
+    let deleted = json!({"method": "thread/deleted", "params": {"threadId": "t8"}});
+    mirror.client.send(&deleted).await;
+    mirror
+        .client
+        .notification(from, "thread/deleted", |_| true)
+        .await;
+    set(&mut mirror, "more", "thread", "x").await.unwrap();
 }
 
 #[tokio::test]
@@ -184,4 +194,11 @@ async fn relay_lines_never_reach_codex_and_are_answered_before_and_behind_anythi
         .iter()
         .filter(|it| it.method().is_some_and(|it| it.starts_with("relay/")));
     assert_eq!(echoed.count(), 0);
+    let deep = format!("{}{}", "[".repeat(3000), "]".repeat(3000));
+    let from = mirror.client.inbox.len();
+    let line = format!("{{\"id\":\"deep\",\"method\":\"relay/context/set\",\"params\":{deep}}}");
+    mirror.client.send(&line).await;
+    let is_it = |line: &crate::support::inbox::Line| line.value["id"] == "deep";
+    let told = mirror.client.inbox.wait("deep", from, is_it).await.value;
+    assert_eq!(told["error"]["code"], -32600, "{told}");
 }

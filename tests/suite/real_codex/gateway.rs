@@ -260,15 +260,80 @@ async fn status_tells_what_the_model_was_given(case: Case) {
     assert_eq!(told.last_injection.as_ref().unwrap().requests, 2);
     let requests = stage.endpoint.model_requests();
     let of_child = requests.iter().filter(|it| it.is_child()).count();
+    assert_eq!(told.requests.untouched.child, of_child as u64, "{told:?}");
     let turn = told.turn.as_ref().unwrap();
-    assert_eq!(turn.requests.untouched.child, of_child as u64, "{told:?}");
-    assert!(of_child > 0);
+    // Connections that are warmed up name no turn.
+    assert_eq!(turn.requests.untouched.child, 1, "{told:?}");
     assert_eq!((told.requests.refused, told.bypasses), (0, 0));
     let info: Info = read(client.ok("relay/info", json!({})).await);
     assert_eq!(info.route.status, RouteStatus::Active);
     assert!(client.close().await.success());
 }
 matrix!(status_tells_what_the_model_was_given: transports);
+
+async fn accounts_are_kept_by_turn_and_by_the_thread_that_the_client_drives(case: Case) {
+    let stage = Stage::set(case).await;
+    let gateway = stage.relay().option("--context", "client");
+    let mut client = gateway.start().await;
+    let start = json!({
+        "config": {"agents": {"max_depth": 3}},
+        "relay": {"context": {"text": persona::MARKER}},
+    });
+    let thread = client.thread("thread/start", start).await;
+    let from = client.inbox.len();
+    client.turn(&thread, "[family]").await;
+    let is_grandchild = |it: &std::sync::Arc<Recorded>| {
+        it.parent().is_some_and(|it| it != thread) && it.turn().is_some_and(|it| !it.is_empty())
+    };
+    eventually("the child's child asks", || {
+        let requests = stage.endpoint.model_requests();
+        requests.iter().any(is_grandchild).then_some(())
+    })
+    .await;
+    // The ends of all three: nothing more is asked.
+    let ends = async |count| {
+        eventually("the family rests", || {
+            let heard = client.inbox.since(from);
+            let is_end = |it: &&crate::support::inbox::Line| it.method() == Some("turn/completed");
+            (heard.iter().filter(is_end).count() >= count).then_some(())
+        })
+        .await;
+    };
+    ends(3).await;
+    let requests = stage.endpoint.model_requests();
+    let of_others = requests.iter().filter(|it| it.is_child());
+    let (named, all) = of_others.fold((0, 0), |(named, all), it| {
+        let is_named = it
+            .metadata()
+            .is_some_and(|it| it.get("root_turn_id").is_some());
+        (named + u64::from(is_named), all + 1)
+    });
+    let status: Status = read(client.ok("relay/status", json!({})).await);
+    let [told] = &status.threads[..] else {
+        panic!("{status:?}");
+    };
+    assert!(named >= 3, "{named}");
+    assert_eq!(told.requests.untouched.child, all, "{told:?}");
+    assert_eq!(status.totals.untouched.child, all, "{status:?}");
+    let turn = told.turn.clone().unwrap();
+    assert_eq!(turn.requests.untouched.child, named, "{told:?}");
+    assert_eq!(told.codex_turn, None);
+    // What codex starts itself has an account of its own.
+    let goal = story::pursue_goal(&mut client, &thread).await;
+    assert_eq!(goal["status"], "completed", "{goal}");
+    let status: Status = read(client.ok("relay/status", json!({})).await);
+    let told = &status.threads[0];
+    assert_eq!(told.turn.as_ref(), Some(&turn), "as it was");
+    let own = told.codex_turn.as_ref().unwrap();
+    assert_eq!(own.turn_id, goal["id"].as_str().unwrap());
+    assert_eq!(
+        (own.context, own.is_running),
+        (persona::MARKER.len(), false)
+    );
+    assert!(own.requests.injected.turn >= 2, "{own:?}");
+    assert!(client.close().await.success());
+}
+matrix!(accounts_are_kept_by_turn_and_by_the_thread_that_the_client_drives: transports);
 
 async fn turn_of_codex_itself_is_refused_after_a_text_for_one_turn(case: Case) {
     let stage = Stage::set(case).await;
@@ -290,6 +355,9 @@ async fn turn_of_codex_itself_is_refused_after_a_text_for_one_turn(case: Case) {
     assert_eq!(warning.thread_id.as_deref(), Some(&*thread));
     let status: Status = read(client.ok("relay/status", json!({})).await);
     let refusal = status.threads[0].last_refusal.as_ref().unwrap();
+    let turns = [&status.threads[0].turn, &status.threads[0].codex_turn];
+    let refused = turns.map(|it| it.as_ref().unwrap().requests.refused);
+    assert_eq!(refused, [0, 1], "{status:?}");
     assert_eq!(
         (&refusal.reason, &refusal.message),
         (&warning.reason, &warning.message)
@@ -309,7 +377,7 @@ async fn turn_of_codex_itself_is_refused_after_a_text_for_one_turn(case: Case) {
     );
     assert!(client.close().await.success());
 }
-matrix!(turn_of_codex_itself_is_refused_after_a_text_for_one_turn: new);
+matrix!(turn_of_codex_itself_is_refused_after_a_text_for_one_turn: transports);
 
 /// Reads an answer back into its type: nothing is missing, nothing is unknown.
 fn read<T: serde::de::DeserializeOwned>(value: Value) -> T {

@@ -238,6 +238,50 @@ async fn credential_that_changes_costs_no_turn(case: Case) {
 }
 matrix!(credential_that_changes_costs_no_turn: transports);
 
+async fn key_file_that_goes_bad_is_told_of_and_costs_no_turn(case: Case) {
+    let (stage, _) = set_stage(case).await;
+    let file = key_file(&stage, KEY);
+    let mut client = stage
+        .relay()
+        .logged_out()
+        .warned()
+        .option("--upstream-bearer-file", &file.display().to_string())
+        .start()
+        .await;
+    // A WebSocket that is open stays so: each thread makes its own.
+    let mut told = Vec::new();
+    for (key, words) in [
+        (KEY, None),
+        ("", Some("gives nothing; the credential before is used")),
+        ("", None),
+        (KEY, Some("gives a credential again")),
+        (KEY, None),
+    ] {
+        key_file(&stage, key);
+        let thread = client.thread("thread/start", json!({})).await;
+        let turn = client.turn(&thread, "hello").await;
+        assert_eq!(turn["status"], "completed", "{turn}\n{}", client.stderr());
+        told.extend(words);
+    }
+    client.ok("relay/info", json!({})).await;
+    let from = client.inbox.since(0);
+    let warnings = from
+        .iter()
+        .filter(|it| it.method() == Some("relay/warning"));
+    let warnings: Vec<_> = warnings.map(|it| &it.value["params"]).collect();
+    assert_eq!(warnings.len(), told.len(), "{warnings:?}");
+    for (warning, words) in warnings.into_iter().zip(told) {
+        assert_eq!(warning["reason"], "upstream_credential");
+        assert!(
+            warning["message"].as_str().unwrap().ends_with(words),
+            "{warning}"
+        );
+    }
+    assert!(client.close().await.success());
+    assert!(strange(&stage).is_empty(), "{:?}", strange(&stage));
+}
+matrix!(key_file_that_goes_bad_is_told_of_and_costs_no_turn: transports);
+
 const KEY_HEADER: &[u8] = b"Bearer gw-key-7d20e1";
 
 async fn threads_go_from_the_gateway_to_a_plain_codex_and_back(case: Case) {

@@ -1,5 +1,6 @@
 //! A client of the app server: JSON-RPC over the pipes of a process.
 
+use std::fmt::Display;
 use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 
@@ -79,8 +80,8 @@ impl Client {
         String::from_utf8_lossy(&self.stderr.lock().unwrap()).into_owned()
     }
 
-    /// Sends one line.
-    pub(crate) async fn send(&self, line: &Value) {
+    /// Sends one line: JSON, or whatever else is to be sent.
+    pub(crate) async fn send(&self, line: &impl Display) {
         write(&self.writer, line).await;
     }
 
@@ -214,7 +215,7 @@ impl Drop for Client {
     }
 }
 
-async fn write(writer: &Writer, line: &Value) {
+async fn write(writer: &Writer, line: &impl Display) {
     let sender = writer.lock().unwrap().clone().expect("stdin is open");
     // A program that has ended is noticed by what it doesn't answer.
     let _ = sender.send(format!("{line}\n")).await;

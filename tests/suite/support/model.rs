@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 /// | `[wait]` | a command that outlasts every test |
 /// | `[stubborn]` | such a command that heeds no signal but KILL, with a child in a session of its own |
 /// | `[spawn]` | a sub-agent |
+/// | `[family]` | a sub-agent that spawns one of its own |
 /// | `[full]` | a message and a count of tokens that makes codex compact |
 /// | `[commands N full]` | commands, each with such a count: codex compacts in the middle of the turn |
 /// | `[fail]` | an error that ends the turn, over HTTP |
@@ -45,6 +46,10 @@ impl Script for Model {
             return say(&id, &verdict.to_string());
         }
         if request.is_child() {
+            if last.contains(OF_FAMILY) {
+                let call = events::spawn_agent(&format!("spawn-{id}"), "grandkid", "say hello");
+                return Reply::events(events::answer(&id, [call]));
+            }
             return say(&id, "the child is done");
         }
         if is_of_goal(request) && !last.contains("goal-") {
@@ -107,6 +112,10 @@ fn next_call(number: usize, last: &str) -> Option<Value> {
             "say hello",
         ));
     }
+    if last.contains("[family]") {
+        let call = format!("spawn-{number}");
+        return Some(events::spawn_agent(&call, "kid", OF_FAMILY));
+    }
     if last.contains("[stubborn]") {
         return Some(events::exec_command(
             &format!("stubborn-{number}"),
@@ -139,6 +148,9 @@ fn next_call(number: usize, last: &str) -> Option<Value> {
     let id = format!("{fill}left-{left}-{number}");
     (left > 0).then(|| events::exec_command(&id, "echo one"))
 }
+
+/// What a child is told that shall have a child.
+const OF_FAMILY: &str = "have a child of your own";
 
 fn asks_for_full(last: &str) -> bool {
     last.contains("full]") || last.contains("full-left-")
