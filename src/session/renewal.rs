@@ -17,8 +17,8 @@ use serde_json::{Map, Value};
 use crate::context::orders::Text;
 use crate::session::ledger::Told;
 use crate::session::opening::KeptConfig;
-use crate::wire::known::Place;
 use crate::wire::envelope::member;
+use crate::wire::known::Place;
 use crate::wire::{literal, scan};
 
 /// A request of our own on the way to the next turn.
