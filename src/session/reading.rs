@@ -11,6 +11,7 @@ use crate::session::methods::{self, ClientMethod, ThreadWay};
 use crate::session::opening::{Base, Places};
 use crate::session::relay_member::{self, RelayMember, Scope};
 use crate::session::relay_methods::RelayCall;
+use crate::session::strays::Strays;
 use crate::session::threads::has_memory_tools;
 use crate::wire::edit::cut;
 use crate::wire::envelope::{Envelope, member};
@@ -178,7 +179,7 @@ pub struct CodexLine {
     pub(super) envelope: Envelope,
     /// The result of an answer that is no error.
     pub(super) result: Option<Known>,
-    /// The params of a notification.
+    /// The params of a notification that teaches something.
     pub(super) params: Option<Known>,
 }
 
@@ -188,9 +189,13 @@ impl CodexLine {
         let envelope = Envelope::read(line)?;
         let known = |range: &Range<usize>| Known::read(line, range.clone(), &OF_CODEX);
         let result = envelope.result.as_ref().filter(|_| !envelope.is_error);
+        // Of most notifications nothing more is asked.
+        let is_asked = |name: &str| methods::of_codex(name).is_some() || Strays::may_be(name);
+        let params = envelope.params.as_ref();
+        let params = params.filter(|_| envelope.method.as_deref().is_some_and(is_asked));
         Some(Self {
             result: result.map(known),
-            params: envelope.params.as_ref().map(known),
+            params: params.map(known),
             envelope,
         })
     }

@@ -73,23 +73,16 @@ impl Redactor {
                 continue;
             }
             let before = text.get(from..probe).unwrap_or_default();
-            let behind = text.get(probe..).unwrap_or_default();
-            let is_other = |byte: &u8| !may_be_part(*byte);
-            let start = before.iter().rposition(is_other);
-            let start = start.map_or(from, |at| from + at + 1);
-            let end = behind.iter().position(is_other);
-            let end = end.map_or(text.len(), |at| probe + at);
-            if end - start >= length {
-                let found = (start..end).find_map(|at| match self.spelled(text, at) {
-                    Spelled::To(end) => Some(at..end),
-                    Spelled::Begun | Spelled::No => None,
-                });
-                if found.is_some() {
-                    return found;
+            let start = before.iter().rposition(|byte| !may_be_part(*byte));
+            let mut at = start.map_or(from, |at| from + at + 1);
+            while text.get(at).is_some_and(|byte| may_be_part(*byte)) {
+                if let Spelled::To(end) = self.spelled(text, at) {
+                    return Some(at..end);
                 }
+                at += 1;
             }
-            from = end;
-            probe = end + length;
+            from = at;
+            probe = at + length;
         }
         None
     }
@@ -126,7 +119,8 @@ fn letter(text: &[u8], at: usize) -> Letter {
     match rest.first() {
         None => Letter::Begun,
         Some(b'\\') => {
-            let slashes = rest.iter().take_while(|byte| **byte == b'\\').count();
+            let near = rest.iter().take(MAX_BACKSLASHES + 1);
+            let slashes = near.take_while(|byte| **byte == b'\\').count();
             if slashes > MAX_BACKSLASHES {
                 return Letter::None;
             }
@@ -287,6 +281,19 @@ mod tests {
                 assert!(shown.len() < before.len() + 20, "{line}: {shown}");
             }
         }
+    }
+
+    #[test]
+    fn long_runs_of_what_the_word_is_made_of_are_gone_through_once() {
+        let secret = Secret::from_random([0x5E; 32]);
+        let word = secret.expose();
+        // Anything that grows with the square of these would not end.
+        for run in ["\\", "%25", "u00", "5e5d"] {
+            let run = run.repeat(4 << 20);
+            assert!(Redactor::new(&secret).edits(run.as_bytes()).is_empty());
+        }
+        let words = word.repeat(10_000);
+        assert_eq!(Redactor::new(&secret).edits(words.as_bytes()).len(), 10_000);
     }
 
     proptest! {
