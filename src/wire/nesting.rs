@@ -7,6 +7,8 @@ use crate::base::limits::MAX_JSON_DEPTH;
 pub(super) struct Nesting {
     words: [u64; MAX_JSON_DEPTH / 64],
     depth: usize,
+    /// So many may be open.
+    room: usize,
 }
 
 impl Default for Nesting {
@@ -14,13 +16,25 @@ impl Default for Nesting {
         Self {
             words: [0; MAX_JSON_DEPTH / 64],
             depth: 0,
+            room: MAX_JSON_DEPTH,
         }
     }
 }
 
 impl Nesting {
+    /// For what stands within these.
+    pub(super) fn within(&self) -> Self {
+        Self {
+            room: self.room.saturating_sub(self.depth),
+            ..Self::default()
+        }
+    }
+
     /// Opens a container; false where too many are open.
     pub(super) fn push(&mut self, object: bool) -> bool {
+        if self.depth >= self.room {
+            return false;
+        }
         let Some(word) = self.words.get_mut(self.depth / 64) else {
             return false;
         };

@@ -252,8 +252,16 @@ fn key_and_colon(text: &[u8], at: usize) -> Result<(Range<usize>, usize), ScanEr
 }
 
 /// Where the value that begins at byte `at` ends.
-fn value_end(text: &[u8], mut at: usize) -> Result<usize, ScanError> {
-    let mut open = Nesting::default();
+fn value_end(text: &[u8], at: usize) -> Result<usize, ScanError> {
+    value_end_within(text, at, Nesting::default())
+}
+
+/// The same with room for containers as `open`, in which none is open, has it.
+pub(super) fn value_end_within(
+    text: &[u8],
+    mut at: usize,
+    mut open: Nesting,
+) -> Result<usize, ScanError> {
     loop {
         at = match text.get(at) {
             Some(b'{') => {

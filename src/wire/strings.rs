@@ -7,6 +7,7 @@ pub(super) const BLOCK_BYTES: usize = 64;
 
 /// What isn't plain content of a string: a bit for each control character, quote and backslash of
 /// `block`, the first byte's lowest.
+#[inline]
 pub(super) fn specials(block: &[u8; BLOCK_BYTES]) -> u64 {
     let last_control = u8x16::splat(0x1F);
     let quote = u8x16::splat(b'"');
@@ -26,16 +27,19 @@ pub(super) fn is_special(byte: u8) -> bool {
 }
 
 /// Where the string goes on behind the backslash at byte `at`, if what follows is an escape.
+#[inline]
 pub(super) fn escape_end(text: &[u8], at: usize) -> Option<usize> {
     match text.get(at + 1)? {
         b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => Some(at + 2),
-        b'u' => {
-            let digits = text.get(at + 2..at + 6)?;
-            let is_hex = digits.iter().all(u8::is_ascii_hexdigit);
-            is_hex.then_some(at + 6)
-        }
+        b'u' => unicode_end(text, at),
         _ => None,
     }
+}
+
+fn unicode_end(text: &[u8], at: usize) -> Option<usize> {
+    let digits = text.get(at + 2..at + 6)?;
+    let is_hex = digits.iter().all(u8::is_ascii_hexdigit);
+    is_hex.then_some(at + 6)
 }
 
 /// Where the string whose content stands at byte `at` ends, behind its closing quote; else the byte
@@ -55,12 +59,8 @@ pub(super) fn skim(text: &[u8], mut at: usize) -> usize {
         let mut left = specials(block);
         while left != 0 {
             let here = at + left.trailing_zeros() as usize;
-            let escape = if text.get(here) == Some(&b'\\') {
-                escape_end(text, here)
-            } else {
-                None
-            };
-            let Some(next) = escape else {
+            let is_escape = text.get(here) == Some(&b'\\');
+            let Some(next) = is_escape.then(|| escape_end(text, here)).flatten() else {
                 return here;
             };
             if next >= at + BLOCK_BYTES {

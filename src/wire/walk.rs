@@ -3,7 +3,7 @@
 //! It checks what [`scan`](crate::wire::scan) checks, and keeps nothing but the name of a member.
 
 use crate::wire::nesting::Nesting;
-use crate::wire::scan::ScanError;
+use crate::wire::scan::{ScanError, value_end_within};
 use crate::wire::strings::skim;
 
 /// Reads on, part by part.
@@ -16,6 +16,8 @@ pub struct Walk {
     key: Vec<u8>,
     /// What the next byte of a string or a word must be.
     within: Within,
+    /// A container that this part has no end of was found: those within it are read byte by byte.
+    is_at_the_end: bool,
 }
 
 /// Something at the outermost level, with the byte where it stands.
@@ -80,6 +82,7 @@ impl Walk {
             open: Nesting::default(),
             key: Vec::new(),
             within: Within::Plain,
+            is_at_the_end: false,
         }
     }
 
@@ -90,6 +93,7 @@ impl Walk {
     pub fn push(&mut self, part: &[u8], told: &mut Vec<Event>) -> Result<(), ScanError> {
         let begin = self.at;
         let mut at = 0;
+        self.is_at_the_end = false;
         while let Some(byte) = part.get(at).copied() {
             if let State::Text { is_key } = self.state {
                 if self.within == Within::Plain {
@@ -108,6 +112,11 @@ impl Walk {
                 continue;
             }
             self.at = begin + at;
+            if let Some(end) = self.whole_container(part, at, byte) {
+                at = end;
+                self.state = State::AfterValue;
+                continue;
+            }
             // The byte behind a number belongs to what follows.
             if self.step(byte, told)? {
                 at += 1;
@@ -115,6 +124,19 @@ impl Walk {
         }
         self.at = begin + part.len();
         Ok(())
+    }
+
+    /// Where the container ends that begins at byte `at` of `part`, if it stands within another one
+    /// and all of it is here: such are read at once.
+    fn whole_container(&mut self, part: &[u8], at: usize, byte: u8) -> Option<usize> {
+        let is_value = matches!(self.state, State::Value | State::FirstElement);
+        if !is_value || !matches!(byte, b'{' | b'[') || self.is_outermost() || self.is_at_the_end {
+            return None;
+        }
+        // What is wrong with it, if anything is, is found byte by byte.
+        let end = value_end_within(part, at, self.open.within()).ok();
+        self.is_at_the_end = end.is_none();
+        end
     }
 
     /// Whether the object is over, and nothing but white space came behind it.
