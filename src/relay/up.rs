@@ -8,7 +8,6 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use crate::base::ids::ThreadId;
 use crate::base::limits::{
     CLOSE_GRACE, FRAGMENT_BYTES, FRAME_READ_BYTES, MAX_MESSAGE_BYTES, MAX_UPSTREAM_MESSAGE_BYTES,
 };
@@ -20,7 +19,7 @@ use crate::exchange::refusal::{Measured, Refusal};
 use crate::relay::judge::{Judged, judge, refused};
 use crate::relay::listener::Relay;
 use crate::relay::masking::{fill, pong};
-use crate::relay::websocket::{Stuck, TOO_BIG, Word};
+use crate::relay::websocket::{Stuck, Word, point_to_http, refuse};
 use crate::session::tally::{About, Outcome};
 use crate::upstream::calls::Call;
 use crate::wire::frames::{
@@ -449,29 +448,6 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Up<'a, R, W> {
     async fn flush(&mut self) -> Result<(), End> {
         self.to.flush().await.map_err(|_| End::UpstreamGone)
     }
-}
-
-/// Ends a socket whose message only its context makes too long for one.
-async fn point_to_http(
-    relay: &Relay,
-    to: &mpsc::Sender<Word>,
-    (size, thread): (usize, &ThreadId),
-) -> Result<(), End> {
-    tracing::info!(size, "message too long for a WebSocket with its context");
-    relay.session.with(|session| session.note_http(thread));
-    let close = Word::Close {
-        code: TOO_BIG,
-        reason: "codex-relay: use HTTP for messages of this size".to_owned(),
-    };
-    let _ = to.send(close).await;
-    Err(End::UpstreamGone)
-}
-
-/// Tells codex, on the other pump, that its message goes no further.
-async fn refuse(to: &mpsc::Sender<Word>, refusal: &Refusal) -> Result<(), End> {
-    tracing::warn!(reason = %refusal.reason(), "{}", refusal.line());
-    let sent = to.send(Word::Text(refusal.event())).await;
-    sent.map_err(|_| End::UpstreamGone)
 }
 
 /// From so many bytes of payload on, reads go to where they belong.

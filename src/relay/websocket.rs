@@ -9,7 +9,9 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, split};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
+use crate::base::ids::ThreadId;
 use crate::base::limits::{CLOSE_GRACE, MAX_QUEUED_PINGS, MAX_QUEUED_REFUSALS};
+use crate::exchange::refusal::Refusal;
 use crate::relay::down::Down;
 use crate::relay::listener::Relay;
 use crate::relay::up::{End, Up};
@@ -148,3 +150,26 @@ async fn pump(
 
 /// "Message too big": codex then goes over HTTP.
 pub(super) const TOO_BIG: u16 = 1009;
+
+/// Ends a socket whose message only its context makes too long for one.
+pub(super) async fn point_to_http(
+    relay: &Relay,
+    to: &mpsc::Sender<Word>,
+    (size, thread): (usize, &ThreadId),
+) -> Result<(), End> {
+    tracing::info!(size, "message too long for a WebSocket with its context");
+    relay.session.with(|session| session.note_http(thread));
+    let close = Word::Close {
+        code: TOO_BIG,
+        reason: "codex-relay: use HTTP for messages of this size".to_owned(),
+    };
+    let _ = to.send(close).await;
+    Err(End::UpstreamGone)
+}
+
+/// Tells codex, on the other pump, that its message goes no further.
+pub(super) async fn refuse(to: &mpsc::Sender<Word>, refusal: &Refusal) -> Result<(), End> {
+    tracing::warn!(reason = %refusal.reason(), "{}", refusal.line());
+    let sent = to.send(Word::Text(refusal.event())).await;
+    sent.map_err(|_| End::UpstreamGone)
+}

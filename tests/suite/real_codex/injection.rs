@@ -26,10 +26,17 @@ fn pairs_for<'a>(traffic: &'a Pairing, purpose: &str) -> Vec<&'a Pair> {
 async fn parent_is_injected_in_every_step(case: Case) {
     let stage = Stage::set(case).await;
     persona::write(&stage);
-    let (mut client, thread) = stage.relay().tapped().with_thread().await;
+    let relay = stage.relay().tapped().env("CODEX_RELAY_LOG", "debug");
+    let (mut client, thread) = relay.with_thread().await;
     let turn = client.turn(&thread, "[commands 2]").await;
     assert_eq!(turn["status"], "completed", "{turn}\n{}", client.stderr());
     client.turn(&thread, "one more").await;
+    if case.is_zstd() {
+        // Codex's compressed bodies are the common case, which is edited part by part.
+        let log = client.stderr();
+        let edited = log.matches("compressed model request injected").count();
+        assert_eq!(edited, 4, "{log}");
+    }
     assert!(client.close().await.success());
     let traffic = stage.traffic().await;
     let steps = pairs_for(&traffic, "turn");
