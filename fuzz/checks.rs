@@ -22,7 +22,7 @@ use codex_relay::exchange::instructions::splice;
 use codex_relay::feed::source::Local;
 use codex_relay::session::intercept::ClientVerdict;
 use codex_relay::session::machine::{Config, Session, Upstreams};
-use codex_relay::wire::compress::{deflate, inflate};
+use codex_relay::wire::compress::{Unpacker, deflate, inflate};
 use codex_relay::wire::edit::{apply, pieces};
 use codex_relay::wire::envelope::Envelope;
 use codex_relay::wire::frames::{FrameHead, Parsed, apply_mask};
@@ -30,6 +30,7 @@ use codex_relay::wire::headers::end_to_end;
 use codex_relay::wire::lead::Lead;
 use codex_relay::wire::lines::{LineFramer, Piece};
 use codex_relay::wire::redact::{Redactor, StreamRedactor};
+use codex_relay::wire::walk::Walk;
 use codex_relay::workspace::load::Workspace;
 use codex_relay::workspace::skills::Surroundings;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
@@ -230,6 +231,35 @@ pub(crate) fn check_head(data: &[u8]) {
     }
 }
 
+/// The same body in two parts, cut anywhere: it is JSON where the whole is, and zstd comes to an end.
+fn check_parts(bytes: &Bytes, is_json: bool) {
+    let cut = bytes
+        .first()
+        .map_or(0, |byte| usize::from(*byte) % bytes.len());
+    let (first, second) = (bytes.slice(..cut), bytes.slice(cut..));
+    let mut walk = Walk::new();
+    let mut told = Vec::new();
+    let walked = [&first, &second]
+        .into_iter()
+        .try_for_each(|part| walk.push(part, &mut told));
+    assert_eq!(walked.is_ok() && walk.is_over(), is_json);
+    let mut unpacker = Unpacker::new(22).unwrap();
+    let mut out = [0; 512];
+    let mut room = MAX_BODY / out.len();
+    for mut part in [first, second] {
+        while let Ok(step) = unpacker.push(&mut part, &mut out) {
+            assert!(step.bytes <= out.len());
+            room -= 1;
+            if room == 0 || (part.is_empty() && step.bytes < out.len()) {
+                break;
+            }
+        }
+        if room == 0 {
+            break;
+        }
+    }
+}
+
 /// A request body: an injected one differs in `instructions` alone.
 pub(crate) fn check_body(data: &[u8]) {
     let bytes = Bytes::copy_from_slice(data);
@@ -237,6 +267,7 @@ pub(crate) fn check_body(data: &[u8]) {
     let mut identity = Identity::from_headers(&HeaderMap::new());
     identity.read_body(&bytes, &body);
     let _ = identity.class();
+    check_parts(&bytes, body.fault.is_none());
     if let Ok(plain) = inflate(data, MAX_BODY) {
         assert!(plain.len() <= MAX_BODY);
     }
