@@ -25,7 +25,7 @@ use crate::upstream::fault::{Fault, Hop};
 use crate::wire::headers::wants_trailers;
 
 /// A request on its way, its URL that of the upstream.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Onward {
     /// The upstream.
     pub base: Base,
@@ -103,7 +103,7 @@ impl Onward {
         let credential = bearer.current().await;
         tell(relay, bearer);
         let credential = credential.map_err(|error| no_credential(bearer, &error))?;
-        let again = body.again();
+        let again = body.again().map(|body| (self.clone(), body));
         let mut owned = headers.clone();
         credential.replace_in(&mut owned);
         let response = self.send_once(relay, body, usage, owned).await?;
@@ -113,11 +113,11 @@ impl Onward {
         // Asked for in any case: the next request must not go out with what was refused.
         let fresh = bearer.fresh(&credential).await;
         tell(relay, bearer);
-        if let (Some(fresh), Some(body)) = (fresh, again) {
+        if let (Some(fresh), Some((onward, body))) = (fresh, again) {
             tracing::info!("the upstream answered 401: asked again with a fresh credential");
             let mut owned = headers;
             fresh.replace_in(&mut owned);
-            return self.send_once(relay, body, usage, owned).await;
+            return onward.send_once(relay, body, usage, owned).await;
         }
         let option = bearer.option();
         tracing::warn!("the upstream answered 401 to the credential of {option}");
@@ -125,13 +125,13 @@ impl Onward {
     }
 
     async fn send_once(
-        &self,
+        self,
         relay: &Relay,
         body: Outgoing,
         usage: Usage,
         mut headers: HeaderMap,
     ) -> Result<Response<Incoming>, Refusal> {
-        let mut parts = self.parts.clone();
+        let Self { base, mut parts } = self;
         parts.version = http::Version::HTTP_11;
         let body = body.into_body();
         let is_bodiless = [Method::GET, Method::HEAD].contains(&parts.method);
@@ -151,7 +151,7 @@ impl Onward {
             if leave.is_some_and(|leave| leave.is_broken()) {
                 return Refusal::broken_off();
             }
-            unreachable(&self.base, &error)
+            unreachable(&base, &error)
         })?;
         if response.status() == StatusCode::SWITCHING_PROTOCOLS && usage == Usage::Exchange {
             let words = "the upstream switched protocols without being asked".to_owned();
