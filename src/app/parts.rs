@@ -35,7 +35,7 @@ use crate::stdio::inbound::{Inbound, Side};
 use crate::stdio::outbound::{Outbound, OutboundEnd, Own};
 use crate::stdio::own;
 use crate::stdio::pipe::Pipe;
-use crate::stdio::taking;
+use crate::stdio::taking::{self, Behind};
 use crate::stdio::waiting::WaitingLines;
 use crate::stdio::warner::Warner;
 use crate::stdio::writer::{self, OwnLines, Queued};
@@ -109,6 +109,8 @@ pub struct Parts {
     pub codex_gone: watch::Sender<bool>,
     /// For lines of our own at the end.
     pub client: OwnLines,
+    /// Whether the client is behind with reading.
+    pub behind: Behind,
     /// What is remembered.
     pub session: SharedSession,
 }
@@ -132,7 +134,7 @@ pub async fn start(settings: Settings, codex_args: Vec<OsString>) -> Result<Part
     let (own, own_end) = Own::new();
     let mut streams = JoinSet::new();
     let (sending, sent) = watch::channel(());
-    spawn_writer(&mut streams, lines, sent);
+    let behind = spawn_writer(&mut streams, lines, sent);
     let warned = (session.clone(), client.clone(), news);
     spawn_warner(&mut streams, warned, gone.clone());
     let inbound = Inbound {
@@ -167,6 +169,7 @@ pub async fn start(settings: Settings, codex_args: Vec<OsString>) -> Result<Part
         inbound,
         codex_gone,
         client,
+        behind,
         session,
     })
 }
@@ -210,9 +213,10 @@ fn spawn_writer(
     tasks: &mut JoinSet<Part>,
     lines: mpsc::Receiver<Queued>,
     sent: watch::Receiver<()>,
-) {
+) -> Behind {
+    let (to, taking) = taking::noted(own::output());
+    let behind = taking.behind();
     tasks.spawn(async move {
-        let (to, taking) = taking::noted(own::output());
         let is_gone = || sent.has_changed().is_err() || own::input_is_over();
         tokio::select! {
             biased;
@@ -228,6 +232,7 @@ fn spawn_writer(
         }
         Part::Writer
     });
+    behind
 }
 
 async fn start_codex(

@@ -78,12 +78,14 @@ impl Running {
                 reason = self.parts.codex.ended() => Some(Event::ChildExited(reason)),
                 Some(ended) = self.parts.streams.join_next() => self.task_ended(ended),
                 Some(ended) = self.parts.relay.join_next() => self.task_ended(ended),
-                () = until(deadline) => Some(Event::Tick),
+                () = until(deadline) => Some(self.time_is_over()),
             };
             let action = event.and_then(|event| self.lifecycle.on_event(event, Instant::now()));
             match action {
                 None => {}
                 Some(Action::CloseStdin) => {
+                    // What was before doesn't count.
+                    self.parts.behind.is_so();
                     self.parts.codex.close_stdin();
                     self.parts.inbound.abort();
                 }
@@ -93,6 +95,13 @@ impl Running {
                 Some(Action::Leave(reason)) => return self.leave(reason).await,
             }
         }
+    }
+
+    fn time_is_over(&mut self) -> Event {
+        if self.parts.behind.is_so() {
+            return Event::ClientBehind;
+        }
+        Event::Tick
     }
 
     /// What the end of a task means. Without the client or one of its streams codex is not needed.

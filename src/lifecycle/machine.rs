@@ -11,7 +11,9 @@
 //! ```
 //!
 //! The end of stdin and the first signal do the same: codex's stdin is closed, and it has its grace.
-//! Any signal after the first signal kills at once; the end of stdin doesn't count as one.
+//! Any signal after the first signal kills at once; the end of stdin doesn't count as one. Without a
+//! signal codex's grace begins anew as long as the client is behind with reading: a codex that can't
+//! write can't end.
 
 use std::time::{Duration, Instant};
 
@@ -23,6 +25,9 @@ use crate::base::limits::{CHILD_EOF_GRACE, CHILD_TERM_GRACE, KILLED_GRACE};
 pub enum Event {
     /// Codex ended.
     ChildExited(ExitReason),
+    /// The deadline has passed, but the client is behind with reading what codex says: codex may be
+    /// waiting for it.
+    ClientBehind,
     /// The client closed our stdin, or reads our stdout no more.
     ClientClosed,
     /// A termination signal reached us.
@@ -87,6 +92,11 @@ impl Lifecycle {
                 self.signalled = true;
                 None
             }
+            (Event::ClientBehind, State::Draining(_)) if !self.signalled => {
+                self.state = State::Draining(now + CHILD_EOF_GRACE);
+                None
+            }
+            (Event::ClientBehind, _) => self.on_event(Event::Tick, now),
             (Event::Tick, State::Draining(at)) if now >= at => {
                 self.state = State::Terminating(now + CHILD_TERM_GRACE);
                 Some(Action::Terminate)
@@ -199,6 +209,21 @@ mod tests {
         assert_eq!(machine.delivery_grace(), Some(CHILD_TERM_GRACE));
         machine.on_event(Event::StopRequested, now);
         assert_eq!(machine.delivery_grace(), Some(KILLED_GRACE));
+    }
+
+    #[test]
+    fn codex_is_left_alone_while_the_client_is_behind_unless_a_signal_came() {
+        let mut machine = Lifecycle::new();
+        let now = Instant::now();
+        machine.on_event(Event::ClientClosed, now);
+        let at = machine.deadline().unwrap();
+        assert_eq!(machine.on_event(Event::ClientBehind, at), None);
+        assert_eq!(machine.on_event(Event::Tick, at), None);
+        let later = machine.deadline().unwrap();
+        assert_eq!(later, at + CHILD_EOF_GRACE);
+        machine.on_event(Event::StopRequested, at);
+        let ended = machine.on_event(Event::ClientBehind, later);
+        assert_eq!(ended, Some(Action::Terminate));
     }
 
     #[test]

@@ -147,9 +147,15 @@ impl Outbound {
     async fn pass(&mut self, piece: Piece) -> Result<(), OutboundEnd> {
         match piece {
             Piece::Line(line) => self.pass_line(line).await,
-            Piece::LongHead(part) => {
-                let part = self.long_redactor.push(&part);
-                self.send(part).await
+            Piece::LongHead(head) => {
+                // Its memory is counted until all of it has gone.
+                let load = self.load.take();
+                for part in head.chunks(PIPE_READ_BYTES) {
+                    let part = self.long_redactor.push(part);
+                    self.send(part).await?;
+                }
+                drop(load);
+                Ok(())
             }
             Piece::LongRest(part) => {
                 let is_last = part.ends_with(b"\n");

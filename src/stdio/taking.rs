@@ -29,7 +29,27 @@ pub fn noted<W>(to: W) -> (Noted<W>, Taking) {
     (Noted { to, waits }, Taking { waits: waiting })
 }
 
+/// Says now and then whether the reader is behind.
+#[derive(Debug)]
+pub struct Behind(watch::Receiver<bool>);
+
+impl Behind {
+    /// Whether the reader leaves something, or has done so since this was asked last. One that is given
+    /// up isn't behind.
+    pub fn is_so(&mut self) -> bool {
+        let Ok(has_changed) = self.0.has_changed() else {
+            return false;
+        };
+        *self.0.borrow_and_update() || has_changed
+    }
+}
+
 impl Taking {
+    /// Says the same to somebody else.
+    pub fn behind(&self) -> Behind {
+        Behind(self.waits.clone())
+    }
+
     /// Waits until nothing was taken for [`UNREAD_GRACE`], though there is something, and the client
     /// `is_gone` for all that it sends.
     pub async fn has_stopped(mut self, is_gone: impl Fn() -> bool) {
@@ -79,6 +99,7 @@ impl<W: AsyncWrite + Unpin> AsyncWrite for Noted<W> {
 mod tests {
     use std::time::Duration;
 
+    use futures_util::FutureExt as _;
     use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
     use tokio::time::sleep;
 
@@ -103,6 +124,28 @@ mod tests {
             () = taking.has_stopped(|| true) => panic!("it reads"),
             (written, ()) = all => written.unwrap(),
         }
+    }
+
+    #[tokio::test]
+    async fn reader_is_behind_while_it_leaves_something_and_just_after() {
+        let (near, mut far) = duplex(4);
+        let (mut near, taking) = noted(near);
+        let mut behind = taking.behind();
+        assert!(!behind.is_so());
+        near.write_all(&[7; 4]).await.unwrap();
+        assert!(!behind.is_so());
+        {
+            let writing = near.write_all(&[7; 4]);
+            tokio::pin!(writing);
+            assert!(writing.as_mut().now_or_never().is_none());
+            assert!(behind.is_so() && behind.is_so());
+            far.read_exact(&mut [0; 4]).await.unwrap();
+            writing.await.unwrap();
+        }
+        assert!(behind.is_so());
+        assert!(!behind.is_so());
+        drop(near);
+        assert!(!behind.is_so());
     }
 
     #[tokio::test(start_paused = true)]

@@ -254,3 +254,15 @@ async fn client_that_leaves_and_holds_stdout_unread_keeps_nobody_for_ever() {
     assert!(third.1.contains("takes nothing"), "{}", third.1);
     assert!(fourth.1.contains("codex takes nothing"), "{}", fourth.1);
 }
+
+#[tokio::test]
+async fn client_that_leaves_and_reads_late_gets_everything() {
+    let place = StandIn::new();
+    let last_words = "cat >/dev/null; head -c 3000000 /dev/zero | tr '\\0' '\\n'; exit 3";
+    let mut relay = spawn(place.relay(&place.program(last_words)));
+    drop(relay.stdin.take());
+    // Longer than codex has to end, while it waits for somebody to read.
+    tokio::time::sleep(Duration::from_secs(7)).await;
+    assert_eq!(all(relay.stdout.take().unwrap()).await.len(), 3_000_000);
+    assert_eq!(relay.wait().await.unwrap().code(), Some(3));
+}
