@@ -136,18 +136,15 @@ async fn answer(
 ) -> Result<Response<OutBody>, Refusal> {
     let identity = Identity::from_headers(&onward.parts.headers);
     note_call(&identity, call);
-    let book = Book {
-        relay,
-        about: identity.about(),
-    };
+    let about = identity.about();
     if identity.is_marked() || relay.passes_unread() {
-        book.note(Outcome::Untouched);
+        relay.note(&about, Outcome::Untouched);
         return pass_counted(relay, onward, body).await;
     }
     let is_zstd = match encoding(&onward.parts.headers) {
         Ok(is_zstd) => is_zstd,
         Err(refusal) => {
-            book.refused(&refusal);
+            relay.note_refused(&about, &refusal);
             let mut body = body;
             drain(&mut body).await;
             return Err(refusal);
@@ -155,9 +152,9 @@ async fn answer(
     };
     let request = (onward, body);
     let step = if is_zstd {
-        packed_in_passing(relay, request, &identity, &book).await?
+        packed_in_passing(relay, request, &identity, &about).await?
     } else {
-        in_passing(relay, request, &identity, &book).await?
+        in_passing(relay, request, &identity, &about).await?
     };
     let (onward, body, begun) = match step {
         Step::Answered(response) => return Ok(response),
@@ -174,7 +171,7 @@ async fn answer(
             ReadError::Broken(_) => Refusal::broken_off(),
             ReadError::Busy => Refusal::new(Reason::Busy),
         })
-        .inspect_err(|refusal| book.refused(refusal))?;
+        .inspect_err(|refusal| relay.note_refused(&about, refusal))?;
     let pieces = spliced(relay, wire, is_zstd, (identity, call)).await?;
     let ready = Ready {
         pieces,
@@ -182,23 +179,6 @@ async fn answer(
         shares: vec![share],
     };
     send_held(relay, onward, ready).await
-}
-
-/// The accounts that a request belongs to.
-struct Book<'a> {
-    relay: &'a Relay,
-    about: About,
-}
-
-impl Book<'_> {
-    fn note(&self, outcome: Outcome) {
-        let session = &self.relay.session;
-        session.with(|session| session.note_outcome(&self.about, outcome));
-    }
-
-    fn refused(&self, refusal: &Refusal) {
-        self.note(judge::refused(refusal));
-    }
 }
 
 /// How far a request has come.
@@ -219,16 +199,16 @@ async fn in_passing(
     relay: &Relay,
     (onward, mut body): (Onward, Incoming),
     identity: &Identity,
-    book: &Book<'_>,
+    about: &About,
 ) -> Result<Step, Refusal> {
     let Some((passing, text)) = passing::begin(relay, &onward.parts.headers, identity, &body)
     else {
         return Ok(Step::whole(onward, body, Begun::default()));
     };
     let held = passing::hold(relay, &mut body, passing).await;
-    match held.inspect_err(|refusal| book.refused(refusal))? {
+    match held.inspect_err(|refusal| relay.note_refused(about, refusal))? {
         Held::Fit(ready) => {
-            book.note(Outcome::Injected(text));
+            relay.note(about, Outcome::Injected(text));
             let response = passing::pass(relay, onward, body, *ready).await?;
             Ok(Step::Answered(response))
         }
@@ -241,14 +221,14 @@ async fn packed_in_passing(
     relay: &Relay,
     (onward, mut body): (Onward, Incoming),
     identity: &Identity,
-    book: &Book<'_>,
+    about: &About,
 ) -> Result<Step, Refusal> {
     let Some((passing, text)) = passing::claimed(relay, &onward.parts.headers, identity) else {
         return Ok(Step::whole(onward, body, Begun::default()));
     };
     let refusal = match repack((&relay.budget, &relay.tools), passing, &mut body).await {
         Ok(ready) => {
-            book.note(Outcome::Injected(text));
+            relay.note(about, Outcome::Injected(text));
             tracing::debug!("compressed model request injected");
             let response = send_held(relay, onward, ready).await?;
             return Ok(Step::Answered(response));
@@ -257,7 +237,7 @@ async fn packed_in_passing(
         Err(Failed::Stopped(stop)) => relay.refusal_of(stop),
         Err(Failed::Broken) => Refusal::broken_off(),
     };
-    book.refused(&refusal);
+    relay.note_refused(about, &refusal);
     drain(&mut body).await;
     Err(refusal)
 }
@@ -297,12 +277,8 @@ async fn spliced(
     // What the budget gave for inflating is given back when nothing inflated is left.
     let (plain, _share) = if is_zstd {
         let opened = open(wire.clone(), &relay.budget).await;
-        let (plain, share) = opened.inspect_err(|refusal| {
-            let (about, outcome) = (identity.about(), judge::refused(refusal));
-            relay
-                .session
-                .with(|session| session.note_outcome(&about, outcome));
-        })?;
+        let opened = opened.inspect_err(|refusal| relay.note_refused(&identity.about(), refusal));
+        let (plain, share) = opened?;
         (plain, Some(share))
     } else {
         (wire.clone(), None)

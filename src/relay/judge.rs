@@ -12,7 +12,7 @@ use crate::exchange::plan::{Plan, from_decision, plan};
 use crate::exchange::refusal::{Measured, Refusal};
 use crate::relay::listener::Relay;
 use crate::session::decide::ParentRequest;
-use crate::session::tally::Outcome;
+use crate::session::tally::{About, Outcome};
 use crate::upstream::calls::Call;
 use crate::wire::edit::pieces;
 
@@ -60,14 +60,25 @@ pub async fn judge(
         Judged::Inject { text, .. } => Outcome::Injected(*text),
         Judged::Refuse(refusal) => refused(refusal),
     };
-    relay
-        .session
-        .with(|session| session.note_outcome(&about, outcome));
+    relay.note(&about, outcome);
     judged
 }
 
+impl Relay {
+    /// Counts what became of a request.
+    pub(super) fn note(&self, about: &About, outcome: Outcome) {
+        self.session
+            .with(|session| session.note_outcome(about, outcome));
+    }
+
+    /// Counts a request that was refused.
+    pub(super) fn note_refused(&self, about: &About, refusal: &Refusal) {
+        self.note(about, refused(refusal));
+    }
+}
+
 /// What is counted of a refusal.
-pub(super) fn refused(refusal: &Refusal) -> Outcome {
+fn refused(refusal: &Refusal) -> Outcome {
     Outcome::Refused {
         reason: refusal.reason().code(),
         line: refusal.line(),

@@ -16,7 +16,7 @@ use crate::budget::share::Share;
 use crate::exchange::body::Body;
 use crate::exchange::classify::Identity;
 use crate::exchange::refusal::{Measured, Refusal};
-use crate::relay::judge::{Judged, judge, refused};
+use crate::relay::judge::{Judged, judge};
 use crate::relay::listener::Relay;
 use crate::relay::masking::{fill, pong};
 use crate::relay::websocket::{Stuck, Word, point_to_http, refuse};
@@ -270,7 +270,7 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Up<'a, R, W> {
             let share = Self::answering(&mut self.to, &mut self.stuck.pings, waiting).await?;
             let Ok(share) = share else {
                 let refusal = Refusal::new(Reason::Busy);
-                self.note(refused(&refusal));
+                self.relay.note_refused(self.about, &refusal);
                 refuse(&self.say, &refusal).await?;
                 return Err(End::UpstreamGone);
             };
@@ -292,7 +292,7 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Up<'a, R, W> {
         });
         if usize::try_from(size).map_or(true, |size| size > MAX_MESSAGE_BYTES) {
             let refusal = Refusal::too_large(Measured::Message, size);
-            self.note(refused(&refusal));
+            self.relay.note_refused(self.about, &refusal);
             return refuse(&self.say, &refusal).await;
         }
         let text = text.freeze();
@@ -304,7 +304,7 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Up<'a, R, W> {
             return self.send(vec![text], opcode).await;
         }
         if self.relay.passes_unread() {
-            self.note(Outcome::Untouched);
+            self.relay.note(self.about, Outcome::Untouched);
             return self.send(vec![text], opcode).await;
         }
         let judged = judge(
@@ -335,14 +335,6 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Up<'a, R, W> {
             }
             Judged::Refuse(refusal) => refuse(&self.say, &refusal).await,
         }
-    }
-
-    /// Counts a message that isn't read.
-    fn note(&self, outcome: Outcome) {
-        let about = self.about;
-        self.relay
-            .session
-            .with(|session| session.note_outcome(about, outcome));
     }
 
     /// Sends a message in fragments, masked anew.
