@@ -12,12 +12,12 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet, spawn_blocking};
 use tokio::time::sleep;
 
+use crate::app::heap;
 use crate::app::process::this_program;
 use crate::base::ids::hex;
 use crate::base::limits::{MEMORY_KEPT, UNREAD_GRACE};
 use crate::base::secret::Secret;
 use crate::budget::share::Budget;
-use crate::child;
 use crate::child::codex::{Codex, Streams};
 use crate::child::command::{self, environment};
 use crate::child::find::{FindError, Found, find};
@@ -270,7 +270,7 @@ async fn give_memory_back(mut large_ones: watch::Receiver<u64>) -> Part {
         sleep(MEMORY_KEPT).await;
         large_ones.mark_unchanged();
         // It takes milliseconds, which nobody else must wait.
-        let _ = spawn_blocking(child::give_memory_back).await;
+        let _ = spawn_blocking(heap::give_back).await;
     }
     Part::Memory
 }

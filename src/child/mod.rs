@@ -12,8 +12,6 @@ mod report;
 pub mod signals;
 #[expect(
     unsafe_code,
-    reason = "pre_exec, an inherited descriptor and the allocator, and only here"
+    reason = "pre_exec and an inherited descriptor, and only here"
 )]
 mod sys;
-
-pub use sys::give_memory_back;

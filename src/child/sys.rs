@@ -1,5 +1,4 @@
-//! What no safe call can do: the steps between fork and exec, a descriptor known by its number, and the
-//! allocator.
+//! What no safe call can do: the steps between fork and exec, and a descriptor known by its number.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -63,18 +62,3 @@ pub(super) fn die_with_parent(command: &mut std::process::Command) {
 /// Asks for nothing: this system has no death signal.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn die_with_parent(_command: &mut std::process::Command) {}
-
-/// Gives memory that is free, but still ours, back to the system.
-///
-/// The allocator of glibc does so by itself only at the end of its heaps; others do without us.
-#[cfg(all(target_os = "linux", target_env = "gnu"))]
-pub fn give_memory_back() {
-    // SAFETY: malloc_trim(3) takes the allocator's own locks, and touches nothing that is in use.
-    unsafe {
-        nix::libc::malloc_trim(0);
-    }
-}
-
-/// Nothing: this system's allocator does so by itself.
-#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-pub fn give_memory_back() {}
