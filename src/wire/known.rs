@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::wire::scan::{self, Members, key_is};
+use crate::wire::scan::{self, Members, each_called};
 
 /// A name that is looked for in an object, and those that are looked for in its value.
 #[derive(Debug, PartialEq, Eq)]
@@ -67,14 +67,13 @@ fn note_members(
     last: &mut [Option<Range<usize>>],
 ) -> Option<()> {
     let mut members = Members::at(text, range.start).ok()?;
-    while let Some(member) = members.next_member().ok()? {
-        let mut slots = last.iter_mut().zip(sought);
-        let slot = slots.find(|(_, sought)| key_is(text, &member.key, sought.name));
-        if let Some((slot, _)) = slot {
-            *slot = Some(member.value);
+    let names = sought.iter().map(|sought| sought.name);
+    let note = |at, value| {
+        if let Some(slot) = last.get_mut(at) {
+            *slot = Some(value);
         }
-    }
-    Some(())
+    };
+    each_called(text, &mut members, names, note).ok()
 }
 
 /// Where a value stands, and how its members are found.

@@ -44,7 +44,11 @@ pub enum ScanError {
 
 /// The members of one object, in order.
 #[derive(Debug)]
-pub struct Members<'a> {
+pub struct Members<'a>(Container<'a>);
+
+/// One object or array on the way through it.
+#[derive(Debug)]
+struct Container<'a> {
     text: &'a [u8],
     at: usize,
     state: State,
@@ -64,41 +68,57 @@ impl<'a> Members<'a> {
         if text.get(at) != Some(&b'{') {
             return Err(ScanError::NotAnObject { at });
         }
-        Ok(Self {
-            text,
-            at: at + 1,
-            state: State::First,
-        })
+        Ok(Self(Container::behind(text, at)))
     }
 
     /// Takes the next member; `None` behind the closing brace.
     pub fn next_member(&mut self) -> Result<Option<Member>, ScanError> {
-        let mut at = white_space(self.text, self.at);
-        let byte = self.text.get(at).copied();
-        match (self.state, byte) {
-            (State::Ended, _) => return Ok(None),
-            (State::First | State::Later, Some(b'}')) => {
-                self.at = at + 1;
-                self.state = State::Ended;
-                return Ok(None);
-            }
-            (State::First, _) => {}
-            (State::Later, Some(b',')) => at = white_space(self.text, at + 1),
-            (State::Later, _) => return Err(ScanError::Syntax { at }),
-        }
-        let (key, start) = key_and_colon(self.text, at)?;
-        let end = value_end(self.text, start)?;
-        self.at = end;
-        self.state = State::Later;
-        Ok(Some(Member {
-            key,
-            value: start..end,
-        }))
+        let Some(at) = self.0.next(b'}')? else {
+            return Ok(None);
+        };
+        let (key, start) = key_and_colon(self.0.text, at)?;
+        let value = self.0.value(start)?;
+        Ok(Some(Member { key, value }))
     }
 
     /// Where the scan stands; behind the closing brace once `None` was taken.
     pub fn position(&self) -> usize {
-        self.at
+        self.0.at
+    }
+}
+
+impl<'a> Container<'a> {
+    /// Begins behind the opening bracket at byte `at`.
+    fn behind(text: &'a [u8], at: usize) -> Self {
+        Self {
+            text,
+            at: at + 1,
+            state: State::First,
+        }
+    }
+
+    /// Where what comes next begins; `None` behind the bracket that closes it.
+    fn next(&mut self, closing: u8) -> Result<Option<usize>, ScanError> {
+        let at = white_space(self.text, self.at);
+        match (self.state, self.text.get(at)) {
+            (State::Ended, _) => Ok(None),
+            (State::First | State::Later, Some(byte)) if *byte == closing => {
+                self.at = at + 1;
+                self.state = State::Ended;
+                Ok(None)
+            }
+            (State::First, _) => Ok(Some(at)),
+            (State::Later, Some(b',')) => Ok(Some(white_space(self.text, at + 1))),
+            (State::Later, _) => Err(ScanError::Syntax { at }),
+        }
+    }
+
+    /// Takes the value that begins at byte `start`.
+    fn value(&mut self, start: usize) -> Result<Range<usize>, ScanError> {
+        let end = value_end(self.text, start)?;
+        self.at = end;
+        self.state = State::Later;
+        Ok(start..end)
     }
 }
 
@@ -139,17 +159,32 @@ fn find_among<const N: usize>(
             count: 0,
         }
     }; N];
+    each_called(text, members, names.into_iter(), |at, value| {
+        if let Some(found) = found.get_mut(at) {
+            found.last = Some(value);
+            found.count += 1;
+        }
+    })?;
+    Ok(found)
+}
+
+/// Goes through `members` to their end, and tells of each that has one of `names`: which of them, and
+/// its value.
+pub(super) fn each_called<'n>(
+    text: &[u8],
+    members: &mut Members<'_>,
+    names: impl Iterator<Item = &'n str> + Clone,
+    mut tell: impl FnMut(usize, Range<usize>),
+) -> Result<(), ScanError> {
     while let Some(member) = members.next_member()? {
-        let slot = found
-            .iter_mut()
-            .zip(names)
-            .find(|(_, name)| key_is(text, &member.key, name));
-        if let Some((slot, _)) = slot {
-            slot.last = Some(member.value);
-            slot.count += 1;
+        let at = names
+            .clone()
+            .position(|name| key_is(text, &member.key, name));
+        if let Some(at) = at {
+            tell(at, member.value);
         }
     }
-    Ok(found)
+    Ok(())
 }
 
 /// Whether the name between the quotes at `key` reads as `name`, escapes resolved.
@@ -189,11 +224,7 @@ pub fn is_object(text: &[u8], range: &Range<usize>) -> bool {
 
 /// The elements of one array, in order.
 #[derive(Debug)]
-pub struct Elements<'a> {
-    text: &'a [u8],
-    at: usize,
-    state: State,
-}
+pub struct Elements<'a>(Container<'a>);
 
 impl<'a> Elements<'a> {
     /// Begins with the array that starts at byte `at` of `text`, behind any white space.
@@ -202,31 +233,13 @@ impl<'a> Elements<'a> {
         if text.get(at) != Some(&b'[') {
             return Err(ScanError::Syntax { at });
         }
-        Ok(Self {
-            text,
-            at: at + 1,
-            state: State::First,
-        })
+        Ok(Self(Container::behind(text, at)))
     }
 
     /// Takes the next element; `None` behind the closing bracket.
     pub fn next_element(&mut self) -> Result<Option<Range<usize>>, ScanError> {
-        let mut at = white_space(self.text, self.at);
-        match (self.state, self.text.get(at)) {
-            (State::Ended, _) => return Ok(None),
-            (State::First | State::Later, Some(b']')) => {
-                self.at = at + 1;
-                self.state = State::Ended;
-                return Ok(None);
-            }
-            (State::First, _) => {}
-            (State::Later, Some(b',')) => at = white_space(self.text, at + 1),
-            (State::Later, _) => return Err(ScanError::Syntax { at }),
-        }
-        let end = value_end(self.text, at)?;
-        self.at = end;
-        self.state = State::Later;
-        Ok(Some(at..end))
+        let next = self.0.next(b']')?;
+        next.map(|at| self.0.value(at)).transpose()
     }
 }
 
