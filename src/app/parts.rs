@@ -265,7 +265,7 @@ fn secret() -> Result<Secret, StartError> {
 }
 
 /// Gives the memory of large messages back to the system, once they come no more.
-async fn give_memory_back(mut large_ones: watch::Receiver<u64>) -> Part {
+async fn give_memory_back(mut large_ones: watch::Receiver<()>) -> Part {
     while large_ones.changed().await.is_ok() {
         sleep(MEMORY_KEPT).await;
         large_ones.mark_unchanged();

@@ -23,8 +23,8 @@ pub struct Budget {
     inflated: Arc<Semaphore>,
     /// Lines that have a share: one in each direction, and one that the client doesn't read.
     lines: Arc<Semaphore>,
-    /// Counts large messages that are over.
-    over: watch::Sender<u64>,
+    /// Told of the end of each large message.
+    over: watch::Sender<()>,
 }
 
 /// A share of the budget, given back when it is dropped.
@@ -32,13 +32,13 @@ pub struct Budget {
 pub struct Share {
     permit: OwnedSemaphorePermit,
     /// Told of the end of a large message.
-    over: Option<watch::Sender<u64>>,
+    over: Option<watch::Sender<()>>,
 }
 
 impl Drop for Share {
     fn drop(&mut self) {
         if let Some(over) = &self.over {
-            over.send_modify(|count| *count = count.wrapping_add(1));
+            over.send_replace(());
         }
     }
 }
@@ -67,12 +67,12 @@ impl Budget {
             light: pool(LIGHT_BUDGET_BYTES),
             inflated: pool(INFLATED_BUDGET_BYTES),
             lines: Arc::new(Semaphore::new(MAX_LINES)),
-            over: watch::Sender::new(0),
+            over: watch::Sender::new(()),
         }
     }
 
     /// Changes whenever a large message is over, and its memory free.
-    pub fn large_ones(&self) -> watch::Receiver<u64> {
+    pub fn large_ones(&self) -> watch::Receiver<()> {
         self.over.subscribe()
     }
 

@@ -152,19 +152,10 @@ async fn steps(repacking: &mut Repacking<'_>, mut part: Bytes) -> Result<(), Sto
 }
 
 /// The tools that were used last, kept for a while: to make them costs as much as a small body.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Kept {
     tools: Mutex<Option<Tools>>,
-    uses: watch::Sender<u64>,
-}
-
-impl Default for Kept {
-    fn default() -> Self {
-        Self {
-            tools: Mutex::default(),
-            uses: watch::Sender::new(0),
-        }
-    }
+    uses: watch::Sender<()>,
 }
 
 impl Kept {
@@ -184,8 +175,7 @@ impl Kept {
 
     fn give(&self, tools: Tools) {
         *self.place() = Some(tools);
-        self.uses
-            .send_modify(|count| *count = count.wrapping_add(1));
+        self.uses.send_replace(());
     }
 
     fn place(&self) -> MutexGuard<'_, Option<Tools>> {
