@@ -53,13 +53,10 @@ impl Ledger {
         }
         let is_current =
             told.is_loaded && told.loaded == Some(text.digest) && is_on_its_way && !must_ask;
-        if is_ephemeral || is_current {
-            let tell = Need::Steps(vec![Step::Tell]);
-            return if is_seen { Need::Nothing } else { tell };
-        }
-        if told.must_stay_loaded() && (told.has_failed || is_on_its_way) {
-            // The model goes by the message; the rest follows at the first turn before which the
-            // thread can be loaded anew.
+        // The model goes by the message; the rest follows at the first turn before which the thread
+        // can be loaded anew.
+        let stays = told.must_stay_loaded() && (told.has_failed || is_on_its_way);
+        if is_ephemeral || is_current || stays {
             let tell = Need::Steps(vec![Step::Tell]);
             return if is_seen { Need::Nothing } else { tell };
         }
