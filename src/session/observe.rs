@@ -18,7 +18,7 @@ use crate::session::reading::CodexLine;
 use crate::session::strays::Strays;
 use crate::session::tally::Beginning;
 use crate::session::version::{CodexVersion, Support};
-use crate::wire::envelope::{member, member_text};
+use crate::wire::envelope::{error_line, member, member_text};
 use crate::wire::known::Known;
 
 /// Whether the client sees a line of codex.
@@ -115,9 +115,7 @@ impl Session {
                     "message": words,
                     "data": { "reason": "codex_too_old" },
                 });
-                let id = String::from_utf8_lossy(id.as_bytes());
-                let line = format!("{{\"id\":{id},\"error\":{error}}}\n");
-                CodexVerdict::TooOld(line.into())
+                CodexVerdict::TooOld(error_line(id, &error))
             }
         }
     }

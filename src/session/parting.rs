@@ -4,6 +4,7 @@ use bytes::Bytes;
 use serde_json::json;
 
 use crate::session::machine::Session;
+use crate::wire::envelope::error_line;
 
 impl Session {
     /// The lines that end what codex left open: an error for each request, an end for each turn.
@@ -14,10 +15,7 @@ impl Session {
             .pending
             .take_ids()
             .iter()
-            .map(|id| {
-                let id = String::from_utf8_lossy(id.as_bytes());
-                Bytes::from(format!("{{\"id\":{id},\"error\":{error}}}\n"))
-            })
+            .map(|id| error_line(id, &error))
             .collect();
         let reason = format!("codex-relay: codex {how} while the turn ran");
         for (thread, turn) in self.running_turns() {

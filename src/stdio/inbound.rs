@@ -3,7 +3,6 @@
 use std::io;
 
 use bytes::Bytes;
-use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufWriter};
 
 use crate::base::chain::Chain;
@@ -27,6 +26,7 @@ use crate::stdio::waiting::{Event, WaitingLines};
 use crate::stdio::writer::OwnLines;
 use crate::upstream::calls::Calls;
 use crate::wire::edit::pieces;
+use crate::wire::envelope::error_line;
 use crate::wire::lead::Lead;
 use crate::wire::lines::{LineFramer, Piece};
 
@@ -424,9 +424,7 @@ async fn write_line<W: AsyncWrite + Unpin>(to: &mut W, line: &[u8]) -> io::Resul
 
 /// The line that answers a request of the client with an error.
 fn answer(id: &RequestId, denial: &Denial) -> Bytes {
-    let error: Value = refusal::error(denial);
-    let id = String::from_utf8_lossy(id.as_bytes());
-    Bytes::from(format!("{{\"id\":{id},\"error\":{error}}}\n"))
+    error_line(id, &refusal::error(denial))
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use bytes::Bytes;
+use serde_json::Value;
 
 use crate::base::ids::RequestId;
 use crate::base::limits::MAX_NAME_BYTES;
@@ -22,6 +23,12 @@ pub struct Envelope {
     pub result: Option<Range<usize>>,
     /// Whether the answer is an error.
     pub is_error: bool,
+}
+
+/// The line that answers the request `id` with an error.
+pub fn error_line(id: &RequestId, error: &Value) -> Bytes {
+    let id = String::from_utf8_lossy(id.as_bytes());
+    Bytes::from(format!("{{\"id\":{id},\"error\":{error}}}\n"))
 }
 
 impl Envelope {
