@@ -37,9 +37,14 @@ impl Refusal {
     /// Refuses for `reason`, in the words that go with it.
     pub fn new(reason: Reason) -> Self {
         let (words, remedy) = words(reason);
+        Self::for_good(reason, words, remedy)
+    }
+
+    /// Refuses what would be refused again.
+    fn for_good(reason: Reason, words: impl Into<String>, remedy: &'static str) -> Self {
         Self {
             reason,
-            words: words.to_owned(),
+            words: words.into(),
             remedy,
             may_pass_later: false,
         }
@@ -47,38 +52,25 @@ impl Refusal {
 
     /// Refuses a turn that codex started itself on a thread whose text was for one turn.
     pub fn own_turn() -> Self {
-        Self {
-            reason: Reason::GenerationStale,
-            words:
-                "codex started this turn by itself, but the thread's context was registered for \
-                    one turn only, and that turn is over"
-                    .to_owned(),
-            remedy: ": register a context with scope thread, or send the message as a turn",
-            may_pass_later: false,
-        }
+        let words = "codex started this turn by itself, but the thread's context was registered for \
+                     one turn only, and that turn is over";
+        let remedy = ": register a context with scope thread, or send the message as a turn";
+        Self::for_good(Reason::GenerationStale, words, remedy)
     }
 
     /// Has codex send a body again that must be read whole.
     pub fn read_again() -> Self {
+        let words = "instructions stand behind the input of a large request body, where codex writes \
+                     none; sent again, the body is read whole";
         Self {
-            reason: Reason::BodyInvalid,
-            words:
-                "instructions stand behind the input of a large request body, where codex writes \
-                    none; sent again, the body is read whole"
-                    .to_owned(),
-            remedy: "",
             may_pass_later: true,
+            ..Self::for_good(Reason::BodyInvalid, words, "")
         }
     }
 
     /// Ends a request whose turn was interrupted, where codex itself doesn't.
     pub fn interrupted() -> Self {
-        Self {
-            reason: Reason::GenerationStale,
-            words: "the turn was interrupted".to_owned(),
-            remedy: "",
-            may_pass_later: false,
-        }
+        Self::for_good(Reason::GenerationStale, "the turn was interrupted", "")
     }
 
     /// Refuses a body or message of `bytes`.
@@ -93,85 +85,55 @@ impl Refusal {
                 format!("WebSocket message is {bytes} bytes with its context")
             }
         };
-        Self {
-            reason: Reason::RequestTooLarge,
-            words: format!("{what}, the limit is {MAX_BODY_BYTES}"),
-            remedy: TOO_LARGE_REMEDY,
-            may_pass_later: false,
-        }
+        let words = format!("{what}, the limit is {MAX_BODY_BYTES}");
+        Self::for_good(Reason::RequestTooLarge, words, TOO_LARGE_REMEDY)
     }
 
     /// Refuses a request whose metadata is a text of `bytes`.
     pub fn metadata_too_long(bytes: usize) -> Self {
-        Self {
-            words: format!(
-                "the request's metadata is {bytes} bytes, the limit is {MAX_METADATA_BYTES}"
-            ),
-            remedy: METADATA_REMEDY,
-            ..Self::new(Reason::MetadataUnrecognized)
-        }
+        let words =
+            format!("the request's metadata is {bytes} bytes, the limit is {MAX_METADATA_BYTES}");
+        Self::for_good(Reason::MetadataUnrecognized, words, METADATA_REMEDY)
     }
 
     /// Refuses a compressed body that opens to more than the limit.
     pub fn inflates_too_large() -> Self {
-        Self {
-            reason: Reason::RequestTooLarge,
-            words: format!("request body is more than {MAX_BODY_BYTES} bytes inflated"),
-            remedy: TOO_LARGE_REMEDY,
-            may_pass_later: false,
-        }
+        let words = format!("request body is more than {MAX_BODY_BYTES} bytes inflated");
+        Self::for_good(Reason::RequestTooLarge, words, TOO_LARGE_REMEDY)
     }
 
     /// Refuses a compressed body that opens to more than the limit with its context.
     pub fn inflates_too_large_with_context() -> Self {
-        Self {
-            reason: Reason::RequestTooLarge,
-            words: format!("request body is more than {MAX_BODY_BYTES} bytes with its context"),
-            remedy: TOO_LARGE_REMEDY,
-            may_pass_later: false,
-        }
+        let words = format!("request body is more than {MAX_BODY_BYTES} bytes with its context");
+        Self::for_good(Reason::RequestTooLarge, words, TOO_LARGE_REMEDY)
     }
 
     /// Refuses a content encoding that the relay doesn't open.
     pub fn encoding(encoding: &str) -> Self {
         let shown: String = encoding.chars().take(40).collect();
-        Self {
-            reason: Reason::EncodingUnsupported,
-            words: format!("content encoding {shown:?} can't be read, expected zstd or none"),
-            remedy: "",
-            may_pass_later: false,
-        }
+        let words = format!("content encoding {shown:?} can't be read, expected zstd or none");
+        Self::for_good(Reason::EncodingUnsupported, words, "")
     }
 
     /// Refuses a transfer coding below the chunks: its label belongs to one hop, and the bytes without
     /// it can't be read.
     pub fn transfer_coding(coding: &str) -> Self {
         let shown: String = coding.chars().take(40).collect();
-        Self {
-            reason: Reason::EncodingUnsupported,
-            words: format!("transfer coding {shown:?} can't be passed on, expected chunked alone"),
-            remedy: "",
-            may_pass_later: false,
-        }
+        let words = format!("transfer coding {shown:?} can't be passed on, expected chunked alone");
+        Self::for_good(Reason::EncodingUnsupported, words, "")
     }
 
     /// Refuses a body that didn't come whole.
     pub fn broken_off() -> Self {
-        Self {
-            reason: Reason::BodyInvalid,
-            words: "request body broke off, or its chunks are not those of HTTP/1.1".to_owned(),
-            remedy: "",
-            may_pass_later: false,
-        }
+        let words = "request body broke off, or its chunks are not those of HTTP/1.1";
+        Self::for_good(Reason::BodyInvalid, words, "")
     }
 
     /// Says that the upstream can't be reached; `words` name the host and the hop.
     pub fn upstream(reason: Reason, words: String, may_pass_later: bool) -> Self {
         Self {
-            reason,
-            words,
-            remedy: "",
             may_pass_later,
+            ..Self::for_good(reason, words, "")
         }
     }
 
