@@ -60,8 +60,8 @@ impl Refusal {
 
     /// Has codex send a body again that must be read whole.
     pub fn read_again() -> Self {
-        let words = "instructions stand behind the input of a large request body, where codex writes \
-                     none; sent again, the body is read whole";
+        let words = "a large request body isn't made as codex makes them (instructions behind the \
+                     input, or several frames of zstd); sent again, it is read whole";
         Self {
             may_pass_later: true,
             ..Self::for_good(Reason::BodyInvalid, words, "")
