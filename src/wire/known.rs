@@ -73,7 +73,7 @@ fn note_members(
             *slot = Some(value);
         }
     };
-    each_called(text, &mut members, names, note).ok()
+    each_called(text, &mut members, &names, note).ok()
 }
 
 /// Where a value stands, and how its members are found.

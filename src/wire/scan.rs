@@ -159,7 +159,7 @@ fn find_among<const N: usize>(
             count: 0,
         }
     }; N];
-    each_called(text, members, names.into_iter(), |at, value| {
+    each_called(text, members, &names.into_iter(), |at, value| {
         if let Some(found) = found.get_mut(at) {
             found.last = Some(value);
             found.count += 1;
@@ -173,7 +173,7 @@ fn find_among<const N: usize>(
 pub(super) fn each_called<'n>(
     text: &[u8],
     members: &mut Members<'_>,
-    names: impl Iterator<Item = &'n str> + Clone,
+    names: &(impl Iterator<Item = &'n str> + Clone),
     mut tell: impl FnMut(usize, Range<usize>),
 ) -> Result<(), ScanError> {
     while let Some(member) = members.next_member()? {
