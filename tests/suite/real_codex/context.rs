@@ -84,8 +84,7 @@ pub(super) async fn turn(client: &mut Client, thread: &str, prompt: &str, relay:
 async fn model_gets_what_render_prints(case: Case) {
     let stage = Stage::set(case).await;
     write(&stage);
-    let mut client = stage.relay().option("--profile", "ada").start().await;
-    let thread = client.thread("thread/start", json!({})).await;
+    let (mut client, thread) = stage.relay().option("--profile", "ada").with_thread().await;
     turn(&mut client, &thread, "one", json!({})).await;
     assert!(client.close().await.success());
     let text = instructions_of(&stage, &thread, "one");
@@ -191,8 +190,7 @@ async fn mcp_server_with_memory_tools_turns_the_memory_into_a_pointer(case: Case
     serve_tools(&stage, MEMORY_SERVER);
     let plain = printed(&stage, &[], false).await;
     let pointer = printed(&stage, &[], true).await;
-    let mut client = stage.relay().option("--profile", "ada").start().await;
-    let thread = client.thread("thread/start", json!({})).await;
+    let (mut client, thread) = stage.relay().option("--profile", "ada").with_thread().await;
     let text = context_after(&stage, &mut client, &thread, &plain).await;
     assert_eq!(text, pointer);
     // Where the client says something, nobody is asked.
@@ -214,8 +212,7 @@ async fn mcp_server_that_does_not_start_leaves_the_memory_to_the_block(case: Cas
     write(&stage);
     serve_tools(&stage, "exit 1");
     let plain = printed(&stage, &[], false).await;
-    let mut client = stage.relay().option("--profile", "ada").start().await;
-    let thread = client.thread("thread/start", json!({})).await;
+    let (mut client, thread) = stage.relay().option("--profile", "ada").with_thread().await;
     turn(&mut client, &thread, "one", json!({})).await;
     assert_eq!(instructions_of(&stage, &thread, "one"), plain);
     let files = files_before(&stage, &thread, "one");
@@ -259,8 +256,7 @@ async fn skills_that_codex_lists_itself_are_not_listed_twice(case: Case) {
         fs::create_dir_all(&place).unwrap();
         symlink(skill(name), place.join(name)).unwrap();
     }
-    let mut client = stage.relay().option("--profile", "ada").start().await;
-    let thread = client.thread("thread/start", json!({})).await;
+    let (mut client, thread) = stage.relay().option("--profile", "ada").with_thread().await;
     turn(&mut client, &thread, "one", json!({})).await;
     assert!(client.close().await.success());
     let requests = stage.endpoint.model_requests();
@@ -283,8 +279,7 @@ matrix!(skills_that_codex_lists_itself_are_not_listed_twice: versions);
 async fn change_is_logged_with_what_it_costs(case: Case) {
     let stage = Stage::set(case).await;
     write(&stage);
-    let mut client = stage.relay().option("--log", "info").start().await;
-    let thread = client.thread("thread/start", json!({})).await;
+    let (mut client, thread) = stage.relay().option("--log", "info").with_thread().await;
     let words = "the provider's prompt cache starts anew";
     turn(&mut client, &thread, "one", json!({})).await;
     turn(&mut client, &thread, "two", json!({})).await;
@@ -331,8 +326,11 @@ async fn thread_with_a_full_context_compacts_and_goes_on(case: Case) {
     .unwrap();
     stage.write("IDENTITY.md", &format!("begin {} end", "x".repeat(261_000)));
     let config = config.display().to_string();
-    let mut client = stage.relay().option("--config", &config).start().await;
-    let thread = client.thread("thread/start", json!({})).await;
+    let (mut client, thread) = stage
+        .relay()
+        .option("--config", &config)
+        .with_thread()
+        .await;
     turn(&mut client, &thread, "[full]", json!({})).await;
     turn(&mut client, &thread, "two", json!({})).await;
     let overflow = client.turn(&thread, "[overflow]").await;
@@ -365,8 +363,7 @@ matrix!(thread_with_a_full_context_compacts_and_goes_on: transports);
 async fn files_that_go_while_turns_run_cost_no_turn(case: Case) {
     let stage = Stage::set(case).await;
     write(&stage);
-    let mut client = stage.relay().start().await;
-    let thread = client.thread("thread/start", json!({})).await;
+    let (mut client, thread) = stage.relay().with_thread().await;
     turn(&mut client, &thread, "one", json!({})).await;
     fs::remove_file(stage.workspace.join("USER.md")).unwrap();
     symlink("/etc/passwd", stage.workspace.join("USER.md")).unwrap();

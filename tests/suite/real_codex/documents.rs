@@ -58,8 +58,7 @@ matrix!(agents_file_is_copied_where_codex_does_not_find_it: http);
 async fn agents_file_is_never_there_twice(case: Case) {
     let stage = Stage::set(case).await;
     stage.write("AGENTS.md", &format!("{AGENTS}\n"));
-    let mut client = stage.relay().start().await;
-    let thread = client.thread("thread/start", json!({})).await;
+    let (mut client, thread) = stage.relay().with_thread().await;
     turn(&mut client, &thread, "elsewhere").await;
     // Codex looks for documents again where a turn works elsewhere.
     let inside = json!({"cwd": stage.workspace.display().to_string()});

@@ -187,13 +187,12 @@ fn own_instructions(stage: &Stage, thread: &str) -> String {
 
 async fn children_get_nothing_of_what_the_client_gives(case: Case) {
     let stage = Stage::set(case).await;
-    let mut client = stage
+    let (mut client, thread) = stage
         .relay()
         .tapped()
         .option("--context", "client")
-        .start()
+        .with_thread()
         .await;
-    let thread = client.thread("thread/start", json!({})).await;
     set(&mut client, &thread, "thread", persona::MARKER).await;
     story::spawn_child(&mut client, &thread).await;
     story::review(&mut client, &thread).await;
@@ -338,8 +337,7 @@ matrix!(accounts_are_kept_by_turn_and_by_the_thread_that_the_client_drives: tran
 async fn turn_of_codex_itself_is_refused_after_a_text_for_one_turn(case: Case) {
     let stage = Stage::set(case).await;
     let gateway = || stage.relay().option("--context", "client");
-    let mut client = gateway().warned().start().await;
-    let thread = client.thread("thread/start", json!({})).await;
+    let (mut client, thread) = gateway().warned().with_thread().await;
     set(&mut client, &thread, "turn", persona::MARKER).await;
     turn(&mut client, &thread, "one", Value::Null).await;
     let from = client.inbox.len();
@@ -364,8 +362,7 @@ async fn turn_of_codex_itself_is_refused_after_a_text_for_one_turn(case: Case) {
     );
     assert!(client.close().await.success());
     // For the thread it may have it, and a client that didn't ask isn't told of anything.
-    let mut client = gateway().start().await;
-    let thread = client.thread("thread/start", json!({})).await;
+    let (mut client, thread) = gateway().with_thread().await;
     set(&mut client, &thread, "thread", persona::MARKER).await;
     let goal = story::pursue_goal(&mut client, &thread).await;
     assert_eq!(goal["status"], "completed", "{goal}");
@@ -389,8 +386,7 @@ async fn threads_that_come_back_get_what_is_given_for_them(case: Case) {
     let stage = Stage::set(case).await;
     let gateway = || stage.relay().option("--context", "client");
     let mark = |name: &str| format!("{}-{name}.", persona::MARKER);
-    let mut client = gateway().start().await;
-    let thread = client.thread("thread/start", json!({})).await;
+    let (mut client, thread) = gateway().with_thread().await;
     set(&mut client, &thread, "thread", &mark("first")).await;
     turn(&mut client, &thread, "one", Value::Null).await;
     assert!(client.close().await.success());

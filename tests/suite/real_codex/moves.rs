@@ -30,8 +30,7 @@ async fn thread_moves_between_a_route_and_none(case: Case) {
     let stage = Stage::set(case).await;
     persona::write(&stage);
     own_endpoint(&stage, true);
-    let mut client = stage.relay().start().await;
-    let thread = client.thread("thread/start", json!({})).await;
+    let (mut client, thread) = stage.relay().with_thread().await;
     turn(&mut client, &thread, "one").await;
     assert!(client.close().await.success());
     own_endpoint(&stage, false);
@@ -79,8 +78,7 @@ matrix!(thread_moves_between_a_route_and_none: http);
 async fn resume_of_a_loaded_thread_moves_it(case: Case) {
     let stage = Stage::set(case).await;
     persona::write(&stage);
-    let mut client = stage.relay().start().await;
-    let thread = client.thread("thread/start", json!({})).await;
+    let (mut client, thread) = stage.relay().with_thread().await;
     turn(&mut client, &thread, "one").await;
     let own = json!({"openai_base_url": stage.endpoint.base_url()});
     let resume = json!({"threadId": thread, "config": own});
@@ -125,8 +123,7 @@ async fn log_in_again(client: &mut Client, case: Case) {
 async fn login_elsewhere_takes_the_route_and_a_login_back_gives_it(case: Case) {
     let stage = Stage::set(case).await;
     persona::write(&stage);
-    let mut client = stage.with_policy(OLD).start().await;
-    let thread = client.thread("thread/start", json!({})).await;
+    let (mut client, thread) = stage.with_policy(OLD).with_thread().await;
     let resume = json!({"threadId": thread});
     turn(&mut client, &thread, "one").await;
     log_in_elsewhere(&mut client).await;
@@ -184,8 +181,7 @@ async fn route(client: &mut Client, thread: &str) -> Value {
 async fn thread_moves_behind_the_turn_after_a_failed_one(case: Case) {
     let stage = Stage::set(case).await;
     persona::write(&stage);
-    let mut client = stage.relay().start().await;
-    let thread = client.thread("thread/start", json!({})).await;
+    let (mut client, thread) = stage.relay().with_thread().await;
     turn(&mut client, &thread, "one").await;
     let own = json!({"openai_base_url": stage.endpoint.base_url()});
     let there = json!({"threadId": thread, "config": own});

@@ -181,12 +181,11 @@ async fn assert_no_process_knows_the_key(client: &mut Client, thread: &str) {
 
 async fn account_of_codex_is_replaced(case: Case) {
     let (stage, _) = set_stage(case).await;
-    let mut client = stage
+    let (mut client, thread) = stage
         .relay()
         .with_key_from(&key_file(&stage, KEY))
-        .start()
+        .with_thread()
         .await;
-    let thread = client.thread("thread/start", json!({})).await;
     let turn = client.turn(&thread, "[commands 1]").await;
     assert_eq!(turn["status"], "completed", "{turn}\n{}", client.stderr());
     story::spawn_child(&mut client, &thread).await;
@@ -199,13 +198,12 @@ matrix!(account_of_codex_is_replaced: all);
 async fn credential_that_changes_costs_no_turn(case: Case) {
     let (stage, gateway) = set_stage(case).await;
     let file = key_file(&stage, KEY);
-    let mut client = stage
+    let (mut client, thread) = stage
         .relay()
         .logged_out()
         .with_key_from(&file)
-        .start()
+        .with_thread()
         .await;
-    let thread = client.thread("thread/start", json!({})).await;
     let turn = client.turn(&thread, "one").await;
     assert_eq!(turn["status"], "completed", "{turn}\n{}", client.stderr());
     gateway.takes("gw-key-newer");
@@ -292,8 +290,7 @@ async fn threads_go_from_the_gateway_to_a_plain_codex_and_back(case: Case) {
     };
     let own = own.unwrap();
     let relay = || stage.relay().logged_out().with_key_in_the_environment();
-    let mut client = relay().start().await;
-    let thread = client.thread("thread/start", json!({})).await;
+    let (mut client, thread) = relay().with_thread().await;
     client.turn(&thread, "one").await;
     assert!(client.close().await.success());
 

@@ -66,8 +66,7 @@ async fn words_of_the_user_s_configuration_are_kept(case: Case) {
         format!("developer_instructions = \"Configured.\"\n{text}"),
     )
     .unwrap();
-    let mut client = stage.with_policy(OLD).start().await;
-    let thread = client.thread("thread/start", json!({})).await;
+    let (mut client, thread) = stage.with_policy(OLD).with_thread().await;
     let over = json!({"config": {"developer_instructions": "Of the client."}});
     let other = client.thread("thread/start", over).await;
     turn(&mut client, &thread, "one").await;
@@ -154,8 +153,7 @@ matrix!(changed_policy_is_renewed_and_survives_a_compaction: http);
 async fn changed_policy_is_renewed_over_a_web_socket(case: Case) {
     let stage = Stage::set(case).await;
     persona::write(&stage);
-    let mut client = stage.with_policy(OLD).start().await;
-    let thread = client.thread("thread/start", json!({})).await;
+    let (mut client, thread) = stage.with_policy(OLD).with_thread().await;
     turn(&mut client, &thread, "one").await;
     stage.policy(NEW);
     turn(&mut client, &thread, "two").await;
@@ -176,8 +174,7 @@ matrix!(changed_policy_is_renewed_over_a_web_socket: versions);
 
 async fn changed_policy_is_told_behind_a_failed_turn(case: Case) {
     let stage = Stage::set(case).await;
-    let mut client = stage.with_policy(OLD).start().await;
-    let thread = client.thread("thread/start", json!({})).await;
+    let (mut client, thread) = stage.with_policy(OLD).with_thread().await;
     turn(&mut client, &thread, "one").await;
     let done = client.turn(&thread, "[fail]").await;
     assert_eq!(done["status"], "failed", "{done}");
@@ -201,8 +198,7 @@ matrix!(changed_policy_is_told_behind_a_failed_turn: http);
 
 async fn commands_in_the_background_are_not_ended_by_a_policy(case: Case) {
     let stage = Stage::with(case, Background::default()).await;
-    let mut client = stage.with_policy(OLD).start().await;
-    let thread = client.thread("thread/start", json!({})).await;
+    let (mut client, thread) = stage.with_policy(OLD).with_thread().await;
     turn(&mut client, &thread, "[background]").await;
     let it = json!({"threadId": thread});
     let list = "thread/backgroundTerminals/list";
@@ -247,8 +243,7 @@ impl Script for Background {
 
 async fn cold_resume_tells_the_text_again(case: Case) {
     let stage = Stage::set(case).await;
-    let mut client = stage.with_policy(OLD).start().await;
-    let thread = client.thread("thread/start", json!({})).await;
+    let (mut client, thread) = stage.with_policy(OLD).with_thread().await;
     turn(&mut client, &thread, "one").await;
     let resume = json!({"threadId": thread});
     // What this process has seen is proof.
@@ -278,8 +273,7 @@ matrix!(cold_resume_tells_the_text_again: http);
 
 async fn fork_is_told_what_holds_now(case: Case) {
     let stage = Stage::set(case).await;
-    let mut client = stage.with_policy(OLD).start().await;
-    let thread = client.thread("thread/start", json!({})).await;
+    let (mut client, thread) = stage.with_policy(OLD).with_thread().await;
     turn(&mut client, &thread, "one").await;
     let fork = json!({"threadId": thread, "excludeTurns": true});
     let same = client.thread("thread/fork", fork.clone()).await;
@@ -459,8 +453,7 @@ async fn turn_is_refused_where_the_renewal_is_not_proven(case: Case) {
         (no_return, "refused a step"),
     ] {
         let stage = Stage::set(case).await;
-        let mut client = stage.with_policy(OLD).edited(edit).start().await;
-        let thread = client.thread("thread/start", json!({})).await;
+        let (mut client, thread) = stage.with_policy(OLD).edited(edit).with_thread().await;
         turn(&mut client, &thread, "one").await;
         stage.policy(NEW);
         for _ in 0..2 {

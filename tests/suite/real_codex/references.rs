@@ -29,8 +29,7 @@ async fn turn(client: &mut Client, thread: &str, prompt: &str) {
 async fn block_is_introduced_once_and_again_when_it_is_due(case: Case) {
     let stage = Stage::set(case).await;
     write(&stage);
-    let mut client = stage.relay().start().await;
-    let thread = client.thread("thread/start", json!({})).await;
+    let (mut client, thread) = stage.relay().with_thread().await;
     turn(&mut client, &thread, "one").await;
     assert_eq!(files_before(&stage, &thread, "one"), [BOTH]);
     turn(&mut client, &thread, "two").await;
@@ -97,8 +96,7 @@ fn assert_in_rollout_as_user_input(stage: &Stage, block: &str) {
 async fn compaction_that_codex_starts_makes_it_due(case: Case) {
     let stage = Stage::set(case).await;
     write(&stage);
-    let mut client = stage.relay().start().await;
-    let thread = client.thread("thread/start", json!({})).await;
+    let (mut client, thread) = stage.relay().with_thread().await;
     turn(&mut client, &thread, "[full]").await;
     turn(&mut client, &thread, "two").await;
     turn(&mut client, &thread, "three").await;
@@ -122,8 +120,7 @@ matrix!(compaction_that_codex_starts_makes_it_due: transports);
 async fn thread_that_was_loaded_anew_is_told_again(case: Case) {
     let stage = Stage::set(case).await;
     write(&stage);
-    let mut client = stage.relay().start().await;
-    let thread = client.thread("thread/start", json!({})).await;
+    let (mut client, thread) = stage.relay().with_thread().await;
     let resume = json!({"threadId": thread});
     turn(&mut client, &thread, "one").await;
     client.thread("thread/resume", resume.clone()).await;
@@ -204,8 +201,7 @@ matrix!(threads_and_forks_are_told_each: transports);
 async fn turn_that_fails_to_start_leaves_the_block_delivered(case: Case) {
     let stage = Stage::set(case).await;
     write(&stage);
-    let mut client = stage.relay().start().await;
-    let thread = client.thread("thread/start", json!({})).await;
+    let (mut client, thread) = stage.relay().with_thread().await;
     let long = json!({
         "threadId": thread,
         "input": [{"type": "text", "text": "x".repeat(1_048_577)}],
@@ -224,8 +220,7 @@ async fn nothing_is_put_into_a_running_turn(case: Case) {
     let model = Model::default();
     let stage = Stage::with(case, model.clone()).await;
     write(&stage);
-    let mut client = stage.relay().start().await;
-    let thread = client.thread("thread/start", json!({})).await;
+    let (mut client, thread) = stage.relay().with_thread().await;
     let input = |text: &str| json!({"threadId": thread, "input": [{"type": "text", "text": text}]});
     let from = client.inbox.len();
     client.ok("turn/start", input("[hold]")).await;
@@ -289,8 +284,7 @@ async fn turn_goes_on_when_the_block_is_refused_or_lost(case: Case) {
     ] {
         let stage = Stage::set(case).await;
         write(&stage);
-        let mut client = stage.relay().edited(edit).start().await;
-        let thread = client.thread("thread/start", json!({})).await;
+        let (mut client, thread) = stage.relay().edited(edit).with_thread().await;
         turn(&mut client, &thread, "one").await;
         let stderr = client.stderr();
         assert!(
@@ -314,8 +308,7 @@ async fn codex_that_ends_over_the_block_leaves_no_request_open(case: Case) {
     let stage = Stage::set(case).await;
     write(&stage);
     let end = "\\#thread/inject_items#Q";
-    let mut client = stage.relay().edited(end).start().await;
-    let thread = client.thread("thread/start", json!({})).await;
+    let (mut client, thread) = stage.relay().edited(end).with_thread().await;
     let input = json!({"threadId": thread, "input": [{"type": "text", "text": "one"}]});
     let error = client.call("turn/start", input).await.unwrap_err();
     assert_eq!(error["code"], -32603, "{error}");

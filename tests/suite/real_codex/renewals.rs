@@ -212,8 +212,7 @@ async fn client_without_experimental_members_is_served_too(case: Case) {
         "thread/settings/updated",
     ];
     let launch = stage.with_policy(OLD).stable_api().opting_out(&unwanted);
-    let mut client = launch.start().await;
-    let thread = client.thread("thread/start", json!({})).await;
+    let (mut client, thread) = launch.with_thread().await;
     turn(&mut client, &thread, "one").await;
     stage.policy(NEW);
     turn(&mut client, &thread, "two").await;
@@ -269,8 +268,7 @@ async fn lightweight_turn_withdraws_the_section_for_itself(case: Case) {
     let stage = Stage::set(case).await;
     persona::write(&stage);
     write_skill(&stage);
-    let mut client = stage.unrouted_with_policy(OLD).start().await;
-    let thread = client.thread("thread/start", json!({})).await;
+    let (mut client, thread) = stage.unrouted_with_policy(OLD).with_thread().await;
     turn(&mut client, &thread, "one").await;
     turn_of_kind(&mut client, &thread, "light", "cron-lightweight").await;
     turn(&mut client, &thread, "two").await;
@@ -294,8 +292,7 @@ async fn lightweight_turn_leaves_a_routed_thread_as_it_is(case: Case) {
     persona::write(&stage);
     write_skill(&stage);
     stage.write("AGENTS.md", "Agents-mark-4b1f\n");
-    let mut client = stage.with_policy(OLD).start().await;
-    let thread = client.thread("thread/start", json!({})).await;
+    let (mut client, thread) = stage.with_policy(OLD).with_thread().await;
     turn(&mut client, &thread, "one").await;
     turn_of_kind(&mut client, &thread, "light", "cron-lightweight").await;
     turn(&mut client, &thread, "two").await;
@@ -376,8 +373,7 @@ matrix!(collaboration_mode_of_the_client_does_not_displace_the_section: http);
 
 async fn client_that_has_left_its_thread_stays_away(case: Case) {
     let stage = Stage::set(case).await;
-    let mut client = stage.with_policy(OLD).start().await;
-    let thread = client.thread("thread/start", json!({})).await;
+    let (mut client, thread) = stage.with_policy(OLD).with_thread().await;
     turn(&mut client, &thread, "one").await;
     client
         .ok("thread/unsubscribe", json!({"threadId": thread}))
@@ -425,8 +421,7 @@ matrix!(words_that_a_client_resumes_with_are_shown_where_there_is_a_policy: http
 
 async fn requests_behind_a_renewal_are_answered_in_order(case: Case) {
     let stage = Stage::set(case).await;
-    let mut client = stage.with_policy(OLD).start().await;
-    let thread = client.thread("thread/start", json!({})).await;
+    let (mut client, thread) = stage.with_policy(OLD).with_thread().await;
     turn(&mut client, &thread, "one").await;
     stage.policy(NEW);
     let from = client.inbox.len();
@@ -473,8 +468,7 @@ matrix!(resume_of_a_thread_that_was_left_keeps_its_config: http);
 
 async fn thread_that_goes_back_is_told_again(case: Case) {
     let stage = Stage::set(case).await;
-    let mut client = stage.with_policy(OLD).start().await;
-    let thread = client.thread("thread/start", json!({})).await;
+    let (mut client, thread) = stage.with_policy(OLD).with_thread().await;
     turn(&mut client, &thread, "one").await;
     stage.policy(NEW);
     let two = client.turn(&thread, "two").await;
@@ -541,8 +535,7 @@ impl Script for Heirs {
 
 async fn withdrawal_erases_nothing(case: Case) {
     let stage = Stage::with(case, Heirs::default()).await;
-    let mut client = stage.with_policy(OLD).start().await;
-    let thread = client.thread("thread/start", json!({})).await;
+    let (mut client, thread) = stage.with_policy(OLD).with_thread().await;
     turn(&mut client, &thread, "one").await;
     stage.policy("");
     turn(&mut client, &thread, "two").await;

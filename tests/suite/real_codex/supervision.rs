@@ -100,8 +100,7 @@ matrix!(stubborn_command_goes_with_codex_however_that_ends: versions);
 
 async fn amid_a_stubborn_command(case: Case) -> (Stage, Client, Process) {
     let stage = Stage::set(case).await;
-    let mut client = stage.relay().start().await;
-    let thread = client.thread("thread/start", json!({})).await;
+    let (mut client, thread) = stage.relay().with_thread().await;
     let input = json!([{"type": "text", "text": "[stubborn]"}]);
     let params = json!({"threadId": thread, "input": input});
     client.ok("turn/start", params).await;

@@ -3,7 +3,6 @@
 use codex_relay::commands::endpoint::{Reply, Script, Upgrade};
 use codex_relay::commands::witness::{Kind, Recorded};
 use http::StatusCode;
-use serde_json::json;
 
 use crate::support::case::Case;
 use crate::support::model::Model;
@@ -32,8 +31,7 @@ async fn upstream_without_websockets_gets_one_upgrade(case: Case) {
     for status in statuses {
         let stage = Stage::with(case, HttpAlone(Model::default(), status)).await;
         persona::write(&stage);
-        let mut client = stage.relay().start().await;
-        let thread = client.thread("thread/start", json!({})).await;
+        let (mut client, thread) = stage.relay().with_thread().await;
         let turn = client.turn(&thread, "[commands 1]").await;
         assert_eq!(turn["status"], "completed", "{turn}");
         assert!(client.close().await.success());

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use codex_relay::commands::witness::Kind;
-use serde_json::json;
 
 use crate::support::case::{Case, Transport};
 use crate::support::front::{Authority, Behind, Front};
@@ -38,8 +37,7 @@ async fn turns_go_through_the_proxy_alone(case: Case) {
         .env("HTTP_PROXY", "http://127.0.0.1:1")
         .env("http_proxy", "http://127.0.0.1:1")
         .env("ALL_PROXY", "http://127.0.0.1:1");
-    let mut client = launch.start().await;
-    let thread = client.thread("thread/start", json!({})).await;
+    let (mut client, thread) = launch.with_thread().await;
     let turn = client.turn(&thread, "hello").await;
     assert_eq!(turn["status"], "completed", "{turn}\n{}", client.stderr());
     let requests = stage.endpoint.model_requests();
@@ -58,8 +56,7 @@ matrix!(turns_go_through_the_proxy_alone: new);
 
 /// Runs a turn that fails, and gives the words that its client sees.
 async fn failing_turn(launch: Launch<'_>) -> String {
-    let mut client = launch.start().await;
-    let thread = client.thread("thread/start", json!({})).await;
+    let (mut client, thread) = launch.with_thread().await;
     let turn = client.turn(&thread, "hello").await;
     assert_eq!(turn["status"], "failed", "{turn}");
     assert!(!client.stderr().contains(PASSWORD), "{}", client.stderr());
