@@ -316,6 +316,13 @@ pub const MAX_POLICY_BYTES: usize = 262_144;
 /// says of a thread's settings.
 pub const MAX_KEPT_CONFIG_BYTES: usize = 65_536;
 
+/// MCP servers whose start is followed, for each thread and side; further ones are shown as codex tells
+/// them.
+pub const MAX_STARTING_SERVERS: usize = 32;
+
+/// Bytes of the name of such a server.
+pub const MAX_SERVER_NAME_BYTES: usize = 256;
+
 /// Profiles of permissions whose documents are remembered, for each thread.
 pub const MAX_KEPT_LISTINGS: usize = 4;
 

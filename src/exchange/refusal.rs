@@ -202,8 +202,9 @@ pub fn error(denial: &Denial) -> Value {
             "message": format!("codex-relay: the line is over {limit} bytes, the limit for this method"),
             "data": { "reason": Reason::RequestTooLarge.code(), "limit": limit },
         }),
-        Denial::PolicyUnavailable => {
-            wrong(INVALID_PARAMS, NO_POLICY, Some(Reason::ContextUnavailable))
+        Denial::PolicyUnavailable { fault } => {
+            let words = format!("{fault}; {MEND_POLICY}");
+            wrong(INVALID_PARAMS, &words, Some(Reason::ContextUnavailable))
         }
         Denial::PolicyChange(trouble) => {
             let words = format!("{NOT_RENEWED}: {trouble}");
@@ -313,7 +314,8 @@ const METADATA_REMEDY: &str = ": give less in responsesapiClientMetadata";
 const UNRECOGNIZED_REMEDY: &str = ": this codex may be newer than the relay; --on-unrecognized pass lets such requests through without context";
 
 /// Said where the file of the developer policy can't be read.
-const NO_POLICY: &str = "the developer policy can't be read; see that the file given by --policy-file is a readable text";
+const MEND_POLICY: &str =
+    "mend the file and send it again, or empty the file to withdraw the policy";
 
 /// Said where a thread goes by an older text.
 const NOT_RENEWED: &str =

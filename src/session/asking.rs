@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::base::ids::Generation;
 use crate::context::compose::Prepared;
 use crate::context::orders::Orders;
+use crate::session::documents;
 use crate::session::eligibility::{self, AccountKind, Ineligible};
 use crate::session::intercept::{Ask, ClientVerdict, Patience, Then};
 use crate::session::machine::{Denial, Session};
@@ -88,12 +89,14 @@ impl Session {
         let is_base_open = has_words && thread.request.said.own.is_none();
         // Codex reads the projects' layers from that folder; it takes none that is relative.
         let folder = member_text(line, params, &["cwd"]).filter(|folder| folder.starts_with('/'));
+        let has_room = documents::has_room(line, params);
         let route = Route {
             thread,
             snapshot,
             registered,
             orders,
             base: None,
+            has_room,
             account,
         };
         if self.is_silent || (against.is_some() && !is_base_open) {
@@ -153,6 +156,10 @@ impl Session {
         let params = &asking.route.thread.request.params;
         if asking.question == Question::Config {
             asking.route.base = answer.and_then(configured_instructions);
+            let of_user = told
+                .as_ref()
+                .and_then(|(answer, at)| documents::has_room(answer, at));
+            asking.route.has_room = asking.route.has_room.or(of_user);
         }
         let against = match asking.question {
             Question::Config => asking.against.or_else(|| {

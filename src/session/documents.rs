@@ -114,6 +114,13 @@ fn folders(line: &[u8], at: &Range<usize>) -> Result<Vec<PathBuf>, ScanError> {
     Ok(folders)
 }
 
+/// Whether a configuration, the member `config` of this object, leaves room for the documents of a
+/// project.
+pub fn has_room(line: &[u8], object: &impl Place) -> Option<bool> {
+    let bytes = member(line, object, &["config", ROOM_MEMBER])?;
+    (!scan::is_null(line, &bytes)).then(|| line.get(bytes) != Some(b"0"))
+}
+
 /// The profile that a turn with `params` runs under, where `now` is in force before it.
 pub fn profile_of_turn(
     line: &[u8],
@@ -144,6 +151,9 @@ pub fn copy(orders: &Orders, kind: TurnKind, is_routed: bool, is_shown: bool) ->
     let agents = orders.agents.as_ref().filter(|_| is_wanted && !is_shown)?;
     Some(&agents.text)
 }
+
+/// The setting that bounds what codex shows of documents, in bytes; with 0 it shows none.
+pub const ROOM_MEMBER: &str = "project_doc_max_bytes";
 
 #[cfg(test)]
 mod tests {

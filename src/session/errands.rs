@@ -10,6 +10,7 @@ use crate::session::own::OwnId;
 use crate::session::reading::Request;
 use crate::session::registry::Thread;
 use crate::session::renewal::Step;
+use crate::session::version::CodexVersion;
 use crate::wire::envelope::member_text;
 
 /// A request of our own that nobody waits for.
@@ -21,13 +22,20 @@ pub struct Errand {
 }
 
 impl Session {
-    pub(super) fn on_compact(
+    pub(super) fn on_compact(&mut self, line: &Bytes, request: Request) -> ClientVerdict {
+        if let Some(thread) = member_text(line, &request.params, &["threadId"]) {
+            self.ledger.compaction_asked(&thread);
+        }
+        self.on_work(line, request)
+    }
+
+    pub(super) fn on_inject(
         &mut self,
-        line: &Bytes,
+        line: &[u8],
         Request { id, params, .. }: Request,
     ) -> ClientVerdict {
         if let Some(thread) = member_text(line, &params, &["threadId"]) {
-            self.ledger.compaction_asked(&thread);
+            self.ledger.injected(&thread);
         }
         let _ = self.pending.try_note(id, Meaning::Other);
         ClientVerdict::Pass
@@ -35,7 +43,9 @@ impl Session {
 
     /// Notes a compaction; what must be told again at once is for the driver to send.
     pub(super) fn on_compaction(&mut self, thread: &str) {
-        let Some(text) = self.ledger.compacted(thread) else {
+        let version = self.client.codex_version;
+        let tells_later = version.is_some_and(CodexVersion::tells_after_compaction);
+        let Some(text) = self.ledger.compacted(thread, tells_later) else {
             return;
         };
         let (Some(id), true) = (

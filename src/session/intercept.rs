@@ -129,9 +129,8 @@ pub(super) enum Then {
 pub struct Prepare {
     /// What the context is for.
     pub wish: Wish,
-    /// What stands in the thread's developer instructions: to be read as well. None where it can't
-    /// be.
-    pub orders: Option<Orders>,
+    /// What stands in the thread's developer instructions: to be read as well; else why it can't be.
+    pub orders: Result<Orders, String>,
     /// A history that began before this process: whether it ends with a section of ours is to be
     /// said in [`Self::has_section`].
     pub history: Option<PathBuf>,
@@ -142,7 +141,7 @@ pub struct Prepare {
 
 impl Prepare {
     pub(super) fn new(wish: Wish, target: Target) -> Self {
-        let orders = Some(Orders::default());
+        let orders = Ok(Orders::default());
         Self {
             wish,
             orders,
@@ -261,26 +260,27 @@ impl Session {
         prepared: Option<Arc<Prepared>>,
         fresh: Generation,
     ) -> ClientVerdict {
-        let refused = |session: &mut Self, id| session.refuse(id, Denial::PolicyUnavailable);
+        let refused =
+            |session: &mut Self, id, fault| session.refuse(id, Denial::PolicyUnavailable { fault });
         match (prepare.target, prepare.orders) {
             (Target::Registration(new), _) => self.on_registration(new, prepared.as_deref(), fresh),
-            (Target::Thread(thread), Some(orders)) => {
+            (Target::Thread(thread), Ok(orders)) => {
                 self.ask_for_route(line, thread, prepared.as_deref(), (orders, fresh))
             }
-            (Target::Thread(thread), None) => refused(self, thread.request.id),
+            (Target::Thread(thread), Err(fault)) => refused(self, thread.request.id, fault),
             // Its orders were read already.
             (Target::Fallback(fallback), _) => {
                 let (route, why) = *fallback;
                 self.open(line, route, Some(why), prepared.as_deref())
             }
-            (Target::Turn(turn), Some(orders)) => {
+            (Target::Turn(turn), Ok(orders)) => {
                 if prepare.has_section {
                     self.ledger.has_ours(turn.thread.as_str());
                 }
                 let wish = prepare.wish;
                 self.measure_turn(line, turn, wish, prepared, (orders, fresh))
             }
-            (Target::Turn(turn), None) => refused(self, turn.request.id),
+            (Target::Turn(turn), Err(fault)) => refused(self, turn.request.id, fault),
         }
     }
 
@@ -322,6 +322,7 @@ impl Session {
         match method {
             ClientMethod::Compact => self.on_compact(line, request),
             ClientMethod::Initialize => self.on_initialize(line, request),
+            ClientMethod::Inject => self.on_inject(line, request),
             ClientMethod::Interrupt => self.on_interrupt(line, request),
             ClientMethod::Thread(way) => self.on_thread(line, way, request, member),
             ClientMethod::TurnStart => self.on_turn_start(line, request, member),
@@ -329,6 +330,7 @@ impl Session {
             ClientMethod::Settings => self.on_settings_update(line, request),
             ClientMethod::Revert => self.on_parting(line, request, Meaning::Reverted),
             ClientMethod::Unsubscribe => self.on_parting(line, request, Meaning::Unsubscribed),
+            ClientMethod::Work => self.on_work(line, request),
         }
     }
 

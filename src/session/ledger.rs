@@ -8,11 +8,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use serde_json::{Map, Value};
 
 use crate::base::bounded::BoundedMap;
 use crate::base::ids::ThreadId;
 use crate::base::limits::MAX_TOLD_THREADS;
-use crate::context::digest::Digest;
 use crate::context::orders::Text;
 use crate::session::documents::Documents;
 use crate::session::eligibility::Ineligible;
@@ -21,108 +21,13 @@ use crate::session::opening::{Base, KeptConfig, Opened, Opening};
 use crate::session::own::OwnId;
 use crate::session::renewal::{Step, Trouble};
 use crate::session::strays::Strays;
+use crate::session::told::{Open, Past, Set, Storage, Told};
+use crate::session::work::Work;
 
 /// The threads whose developer instructions are known.
 #[derive(Debug)]
 pub struct Ledger {
     threads: BoundedMap<ThreadId, Told>,
-}
-
-/// What is known of one thread.
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "independent facts, not states"
-)]
-#[derive(Clone, Debug)]
-pub struct Told {
-    /// The client's own developer instructions, else those of the user's configuration.
-    pub base: Option<Arc<str>>,
-    /// The client's `config`: codex keeps none of it over a resume.
-    pub config: KeptConfig,
-    /// Other members of the client's that a resume takes.
-    pub kept: Vec<(&'static str, Bytes)>,
-    /// The policy that the client gave.
-    pub policy: Option<Arc<str>>,
-    /// Whether it has no native file system.
-    pub is_without_files: bool,
-    /// What it is set to.
-    pub set: Set,
-    /// What codex itself shows it of the workspace's AGENTS.md.
-    pub documents: Documents,
-    pub(super) storage: Storage,
-    pub(super) past: Past,
-    /// It is in codex's memory.
-    pub(super) is_loaded: bool,
-    /// It was loaded with the private route.
-    pub(super) is_routed: bool,
-    /// The text that codex falls back on.
-    pub(super) loaded: Option<Digest>,
-    /// The policy in the text that it was loaded with.
-    pub(super) policy_loaded: Option<Digest>,
-    /// Its last turn has failed: codex doesn't unload it.
-    pub(super) has_failed: bool,
-    /// Commands run in its background: it isn't unloaded for a text alone.
-    pub(super) is_busy: bool,
-    /// The way that it is to go once it can be loaded anew, and what speaks against a route.
-    put_off: Option<(bool, Option<Ineligible>)>,
-    /// How often codex has unloaded it.
-    unloads: u64,
-    /// A write that codex hasn't answered for.
-    pub(super) open: Option<Open>,
-    /// Notifications that a resume of our own brings and that the client didn't ask for.
-    strays: Strays,
-    /// What a thread was told last that couldn't be loaded with it, to be told again after a compaction.
-    restored: Option<Arc<Text>>,
-    /// Compactions that the client asked for.
-    compactions: u8,
-    /// Where codex wrote its history down, while nobody has looked whether there is a section of
-    /// ours in it.
-    history: Option<PathBuf>,
-}
-
-/// What a thread is set to, as far as codex told.
-#[derive(Clone, Debug, Default)]
-pub struct Set {
-    /// What codex told last, as it stands.
-    pub settings: Option<Bytes>,
-    /// Whether its collaboration mode is the one of a heartbeat.
-    pub is_in_heartbeat: bool,
-}
-
-/// Whether codex can load a thread again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Storage {
-    /// Never.
-    Ephemeral,
-    /// Once it has written something of it down.
-    Unwritten,
-    Written,
-}
-
-/// What stands in a thread's history.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Past {
-    /// The relay's own words are, or were, there.
-    pub(super) has_ours: bool,
-    /// There is more than one text.
-    is_layered: bool,
-    /// The last one, where that is proven.
-    pub(super) seen: Option<Digest>,
-}
-
-#[derive(Clone, Debug)]
-pub(super) struct Open {
-    own: OwnId,
-    step: Step,
-    pub(super) text: Digest,
-    policy: Option<Digest>,
-    is_routed: bool,
-    unloads: u64,
-    /// The history has lost something since.
-    is_disturbed: bool,
-    /// A turn waits for it; if not, codex has it before the next turn.
-    pub(super) is_awaited: bool,
-    pub(super) outcome: Option<Result<(), Trouble>>,
 }
 
 impl Ledger {
@@ -151,11 +56,7 @@ impl Ledger {
         }
         let before = source.filter(|_| opening.way != ThreadWay::Start);
         let is_new = opening.way == ThreadWay::Start;
-        let seen = match &before {
-            Some(before) if !opening.is_partial => before.past.seen,
-            Some(_) => None,
-            None => is_new.then_some(text.digest),
-        };
+        let past = Past::of(&opening, text, before.as_ref().map(|it| it.past));
         let told = Told {
             config: match &opening.base {
                 // What isn't kept can't be given again.
@@ -176,17 +77,14 @@ impl Ledger {
                 ThreadWay::Resume => Storage::Written,
                 ThreadWay::Start | ThreadWay::Fork => Storage::Unwritten,
             },
-            past: Past {
-                has_ours: text.is_ours || before.as_ref().is_some_and(|it| it.past.has_ours),
-                is_layered: !is_new,
-                seen,
-            },
+            past,
             is_loaded: true,
             is_routed: opening.is_routed,
             loaded: Some(text.digest),
             policy_loaded: text.policy,
             has_failed: false,
             is_busy: false,
+            work: Work::default(),
             put_off: None,
             unloads: before
                 .as_ref()
@@ -227,6 +125,9 @@ impl Ledger {
         };
         told.strays
             .expect(matches!(step, Step::Look | Step::Return));
+        if step == Step::Tell {
+            told.past.is_untold = false;
+        }
         // A resume is judged by what was there before the thread was left.
         let before = told.open.take().filter(|_| step == Step::Return);
         // A compaction falls back on what is loaded, which is another text here.
@@ -294,17 +195,26 @@ impl Ledger {
         told.history.take()
     }
 
+    /// Notes that something is put into the history, which codex writes what is loaded down with.
+    pub fn injected(&mut self, thread: &str) {
+        if let Some(told) = self.threads.find_mut(thread) {
+            told.past.is_untold = false;
+        }
+    }
+
     /// Notes that the history was rewritten: the model sees what is loaded.
     ///
     /// Gives what the model of an ephemeral thread must be told again at once: where codex compacts
     /// in the middle of a turn, the turn goes on. It's told at its next turn otherwise.
-    pub fn compacted(&mut self, thread: &str) -> Option<Arc<Text>> {
+    /// With `tells_later` a history that was compacted between two turns holds no text at all.
+    pub fn compacted(&mut self, thread: &str, tells_later: bool) -> Option<Arc<Text>> {
         let told = self.threads.find_mut(thread)?;
         told.past.seen = told.loaded;
         told.past.is_layered = false;
         told.disturb();
         if told.compactions > 0 {
             told.compactions -= 1;
+            told.past.is_untold = tells_later;
             return None;
         }
         let is_free = told.open.as_ref().is_none_or(|open| open.outcome.is_some());
@@ -335,7 +245,9 @@ impl Ledger {
     pub fn started(&mut self, thread: &str) {
         if let Some(told) = self.threads.find_mut(thread) {
             told.written();
-            told.strays = Strays::default();
+            told.work.started();
+            told.past.is_untold = false;
+            told.strays.end();
         }
     }
 
@@ -360,6 +272,13 @@ impl Ledger {
         }
     }
 
+    /// Notes something of the work that may begin on a thread.
+    pub fn work(&mut self, thread: &str, note: impl FnOnce(&mut Work)) {
+        if let Some(told) = self.threads.find_mut(thread) {
+            note(&mut told.work);
+        }
+    }
+
     /// Notes which way a thread is to go later; none: it goes there now.
     pub fn put_off(&mut self, thread: &str, way: Option<(bool, Option<Ineligible>)>) {
         if let Some(told) = self.threads.find_mut(thread) {
@@ -370,7 +289,8 @@ impl Ledger {
     /// The way that a thread can go now, and couldn't before.
     pub fn take_put_off(&mut self, thread: &str) -> Option<(bool, Option<Ineligible>)> {
         let told = self.threads.find_mut(thread)?;
-        told.put_off.take_if(|_| !told.has_failed)
+        let stays = told.has_failed || told.work.may_begin();
+        told.put_off.take_if(|_| !stays)
     }
 
     /// Notes the profile of permissions that is in force in a thread.
@@ -401,6 +321,13 @@ impl Ledger {
         }
     }
 
+    /// Notes what a turn has set a thread to.
+    pub fn sets(&mut self, thread: &str, sets: Map<String, Value>) {
+        if let Some(told) = self.threads.find_mut(thread) {
+            told.sets(sets);
+        }
+    }
+
     /// Notes that the relay's words are in a history that began before this process.
     pub fn has_ours(&mut self, thread: &str) {
         if let Some(told) = self.threads.find_mut(thread) {
@@ -420,9 +347,11 @@ impl Ledger {
     }
 
     /// Whether a notification comes of a resume of our own, and isn't for the client.
-    pub fn is_stray(&mut self, thread: &str, method: &str) -> bool {
+    ///
+    /// Of an MCP server it says which, and how far it is.
+    pub fn is_stray(&mut self, thread: &str, method: &str, server: Option<(&str, &str)>) -> bool {
         let told = self.threads.find_mut(thread);
-        told.is_some_and(|told| told.strays.take(method))
+        told.is_some_and(|told| told.strays.take(method, server))
     }
 
     /// Notes codex's answer to a turn of the client: one that doesn't start ends a renewal.
@@ -432,10 +361,17 @@ impl Ledger {
         }
     }
 
+    /// Notes that a renewal ends before the thread was left: what codex tells of it is the client's.
+    pub fn renews_no_more(&mut self, thread: &str) {
+        if let Some(told) = self.threads.find_mut(thread) {
+            told.strays.is_renewing = false;
+        }
+    }
+
     /// Notes that the relay is done with a thread, or has given up.
     pub fn done(&mut self, thread: &str) {
         if let Some(told) = self.threads.find_mut(thread) {
-            told.strays = Strays::default();
+            told.strays.end();
         }
     }
 }
@@ -443,88 +379,6 @@ impl Ledger {
 impl Default for Ledger {
     fn default() -> Self {
         Self::new()
-    }
-}
-
-impl Told {
-    /// The client's `config` of a thread that is on the route.
-    pub fn routed_config(&self) -> Option<&Bytes> {
-        match &self.config {
-            KeptConfig::Kept(config) if self.is_routed => Some(config),
-            KeptConfig::Kept(_) | KeptConfig::Absent | KeptConfig::TooLarge => None,
-        }
-    }
-
-    /// Whether codex never writes it down.
-    pub fn is_ephemeral(&self) -> bool {
-        self.storage == Storage::Ephemeral
-    }
-
-    /// Whether the relay's own words are, or were, in its history.
-    pub fn has_ours(&self) -> bool {
-        self.past.has_ours
-    }
-
-    /// Notes that a client resumed the thread while it was loaded: codex takes nothing new for it, so
-    /// what is new goes into what it is renewed with.
-    fn rejoined(&mut self, opening: Opening, documents: Documents) {
-        self.listed(documents);
-        self.policy = opening.policy.or_else(|| self.policy.take());
-        if self.is_routed != opening.is_routed && opening.config != KeptConfig::Absent {
-            // It goes another way from now on: the one that the client has told here.
-            self.config = opening.config;
-        }
-        if let Some(own) = opening.own.and_then(Base::into_text) {
-            self.base = Some(own);
-        }
-        // Whoever resumes a thread takes it as it is: no late answer is waited for.
-        self.open = None;
-    }
-
-    fn listed(&mut self, documents: Documents) {
-        let older = std::mem::replace(&mut self.documents, documents);
-        self.documents.keep_older(older);
-    }
-
-    fn settle(&mut self, open: &Open, is_ok: bool) -> Result<(), Trouble> {
-        if !is_ok {
-            return Err(Trouble::Refused);
-        }
-        match open.step {
-            Step::Look | Step::Leave | Step::Part => {}
-            Step::Return if self.is_loaded && self.unloads == open.unloads => {
-                return Err(Trouble::NotUnloaded);
-            }
-            Step::Return => {
-                self.is_loaded = true;
-                self.is_routed = open.is_routed;
-                self.restored = None;
-                self.loaded = Some(open.text);
-                self.policy_loaded = open.policy;
-                self.past.has_ours = true;
-            }
-            Step::Tell => {
-                self.written();
-                self.past = Past {
-                    has_ours: true,
-                    is_layered: true,
-                    seen: (!open.is_disturbed).then_some(open.text),
-                };
-            }
-        }
-        Ok(())
-    }
-
-    fn written(&mut self) {
-        if self.storage == Storage::Unwritten {
-            self.storage = Storage::Written;
-        }
-    }
-
-    fn disturb(&mut self) {
-        if let Some(open) = &mut self.open {
-            open.is_disturbed = true;
-        }
     }
 }
 

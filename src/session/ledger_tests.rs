@@ -246,7 +246,7 @@ fn write_that_nobody_waits_for_holds_no_turn_up() {
         ..Opened::default()
     };
     let mut story = Story::new(Some("a"), said);
-    story.ledger.compacted("t");
+    story.ledger.compacted("t", false);
     let own = story.ask(Step::Tell, Some("a"));
     story.ledger.sent_off("t");
     assert_eq!(story.need(Some("a")), Need::Nothing);
@@ -262,7 +262,7 @@ fn write_that_nobody_waits_for_holds_no_turn_up() {
 fn compaction_shows_what_is_loaded_and_a_revert_may_show_anything() {
     let mut story = Story::started(Some("a"));
     story.renew(Some("b"));
-    story.ledger.compacted("t");
+    story.ledger.compacted("t", false);
     assert_eq!(story.need(Some("b")), Need::Nothing);
     story.ledger.reverted("t");
     assert_eq!(
@@ -313,7 +313,7 @@ fn ephemeral_thread_takes_another_section_and_no_other_policy() {
     tell(&mut story, Some("s"));
     assert_eq!(need(&story, Some("s")), Need::Nothing);
     assert_eq!(need(&story, None), steps(&[Step::Tell]), "a withdrawal");
-    story.ledger.compacted("t");
+    story.ledger.compacted("t", false);
     assert_eq!(need(&story, Some("s")), steps(&[Step::Tell]));
     assert_eq!(need(&story, None), Need::Nothing, "it began like this");
 }
@@ -340,7 +340,7 @@ fn thread_moves_to_another_way_when_it_is_loaded_anew() {
 #[test]
 fn what_a_resume_of_ours_brings_is_kept_back_and_nothing_else() {
     let mut story = Story::started(Some("a"));
-    let stray = |story: &mut Story, method| story.ledger.is_stray("t", method);
+    let stray = |story: &mut Story, method| story.ledger.is_stray("t", method, None);
     assert!(!stray(&mut story, "thread/status/changed"));
     story.renew(Some("b"));
     assert!(stray(&mut story, "thread/status/changed"));
@@ -350,4 +350,53 @@ fn what_a_resume_of_ours_brings_is_kept_back_and_nothing_else() {
     story.ledger.started("t");
     assert!(!stray(&mut story, "thread/status/changed"));
     assert!(!stray(&mut story, "thread/goal/updated"));
+}
+
+#[test]
+fn thread_on_which_a_turn_may_start_by_itself_is_told_alone() {
+    let mut story = Story::started(Some("a"));
+    story.ledger.work("t", Work::ask);
+    assert_eq!(story.need(Some("b")), Need::Steps(vec![Step::Tell]));
+    let away = story
+        .ledger
+        .need("t", &text(Some("b")), (false, true), false);
+    assert_eq!(away, Need::Refuse(Trouble::AtWork));
+    assert!(story.ledger.must_stay("t", false));
+    story.ledger.work("t", Work::refuse);
+    assert_eq!(story.need(Some("b")), Need::Steps(WHOLE.to_vec()));
+    story.ledger.work("t", |work| work.set_goal(true));
+    story.ledger.started("t");
+    assert_eq!(story.need(Some("b")), Need::Steps(vec![Step::Tell]));
+    story.ledger.put_off("t", Some((false, None)));
+    assert_eq!(story.ledger.take_put_off("t"), None);
+    story.ledger.work("t", |work| work.set_goal(false));
+    assert_eq!(story.ledger.take_put_off("t"), Some((false, None)));
+}
+
+#[test]
+fn history_without_any_text_shows_the_one_that_is_loaded() {
+    let untold = || {
+        let mut story = Story::started(Some("a"));
+        story.ledger.compaction_asked("t");
+        story.ledger.compacted("t", true);
+        story
+    };
+    let [without, with] = [3, 4].map(|steps| Need::Steps(WHOLE[..steps].to_vec()));
+    let mut story = untold();
+    assert_eq!(story.need(Some("a")), Need::Nothing);
+    assert_eq!(story.need(Some("b")), without);
+    story.ledger.injected("t");
+    assert_eq!(story.need(Some("b")), with);
+    let mut story = untold();
+    story.ledger.started("t");
+    assert_eq!(story.need(Some("b")), with);
+    let mut story = untold();
+    story.renew(Some("b"));
+    assert_eq!(story.need(Some("b")), Need::Nothing);
+    let mut story = untold();
+    story.ledger.unloaded("t");
+    let resume = opening(ThreadWay::Resume, Some("t"));
+    let (new, said) = (text(Some("b")), Opened::default());
+    story.ledger.opened(&id("t"), resume, &new, said);
+    assert_eq!(story.need(Some("b")), Need::Nothing);
 }

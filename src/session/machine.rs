@@ -5,6 +5,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use serde_json::{Map, Value};
+
 use crate::base::ids::{ThreadId, TurnId};
 use crate::base::limits::{MAX_OPEN_REQUESTS, MAX_THREADS};
 use crate::base::reason::Reason;
@@ -139,10 +141,14 @@ pub(super) enum Meaning {
         /// What it was admitted under; nothing on a thread without a route.
         ticket: Option<Ticket>,
         beginning: Box<Beginning>,
+        /// What it sets its thread to that no answer of codex has.
+        sets: Map<String, Value>,
     },
     Unsubscribed(ThreadId),
     /// Settings of a thread, which stay what they were where codex refuses others.
     Updated(Before),
+    /// Something on this thread that is no turn of the client's.
+    Work(ThreadId),
 }
 
 /// Something that a person may want to know: the driver logs it.
@@ -219,8 +225,11 @@ pub enum Denial {
     },
     /// The thread isn't one that the client started, resumed or forked here.
     ThreadUnknown,
-    /// The file of the developer policy can't be read.
-    PolicyUnavailable,
+    /// The file of the developer policy can't be used.
+    PolicyUnavailable {
+        /// What is wrong with it, and with which.
+        fault: String,
+    },
     /// The thread's developer instructions are not the current ones, and can't be made so.
     PolicyChange(Trouble),
     /// The `relay` member of its params can't be used.

@@ -9,6 +9,8 @@ pub enum ClientMethod {
     Compact,
     /// `initialize`: tells what the client can do.
     Initialize,
+    /// `thread/inject_items`: something is put into a history.
+    Inject,
     /// `turn/interrupt`: nobody waits for the turn's answer any more.
     Interrupt,
     /// `thread/revert`, `thread/rollback`: what a thread was told may be gone.
@@ -23,6 +25,8 @@ pub enum ClientMethod {
     TurnSteer,
     /// `thread/unsubscribe`: the thread is the client's no more.
     Unsubscribe,
+    /// `review/start` and its like: a turn starts that no `turn/start` asks for.
+    Work,
 }
 
 /// How a client comes to a thread.
@@ -78,6 +82,8 @@ pub enum CodexNotification {
     AccountUpdated,
     /// `thread/compacted`, and `item/completed` of a compaction: the history was rewritten.
     Compacted(CompactionIs),
+    /// `thread/goal/updated`, `thread/goal/cleared`: whether codex starts turns by itself.
+    Goal,
     /// `thread/reverted`: the history is shorter.
     Reverted,
     /// `thread/settings/updated`: what a renewal must keep.
@@ -111,12 +117,20 @@ pub fn of_client(method: &str) -> Option<ClientMethod> {
         "thread/start" => Some(ClientMethod::Thread(ThreadWay::Start)),
         "thread/resume" => Some(ClientMethod::Thread(ThreadWay::Resume)),
         "thread/fork" => Some(ClientMethod::Thread(ThreadWay::Fork)),
+        "thread/inject_items" => Some(ClientMethod::Inject),
         "thread/revert" | "thread/rollback" => Some(ClientMethod::Revert),
         "thread/settings/update" => Some(ClientMethod::Settings),
         "thread/unsubscribe" => Some(ClientMethod::Unsubscribe),
         "turn/interrupt" => Some(ClientMethod::Interrupt),
         "turn/start" => Some(ClientMethod::TurnStart),
         "turn/steer" => Some(ClientMethod::TurnSteer),
+        "review/start"
+        | "thread/goal/set"
+        | "thread/prepareApprovedPlan"
+        | "thread/queue/add"
+        | "thread/queue/start"
+        | "thread/realtime/start"
+        | "thread/shellCommand" => Some(ClientMethod::Work),
         _ => None,
     }
 }
@@ -166,6 +180,7 @@ pub fn of_codex(method: &str) -> Option<CodexNotification> {
         "account/updated" => Some(CodexNotification::AccountUpdated),
         "item/completed" => Some(CodexNotification::Compacted(CompactionIs::InItsItem)),
         "thread/compacted" => Some(CodexNotification::Compacted(CompactionIs::Told)),
+        "thread/goal/cleared" | "thread/goal/updated" => Some(CodexNotification::Goal),
         "thread/reverted" => Some(CodexNotification::Reverted),
         "thread/settings/updated" => Some(CodexNotification::Settings),
         "thread/status/changed" => Some(CodexNotification::StatusChanged),

@@ -2,11 +2,13 @@
 //!
 //! Codex unloads no thread whose last turn has failed (`systemError`; 0.155.1 and 0.171.0): such a
 //! thread is told the text, and stays on its way to the model until a turn has succeeded. One with
-//! commands in its background is told the text too, since they would end with it.
+//! commands in its background, or on which a turn may start by itself, is told the text too, since they
+//! would end with it.
 
 use crate::context::orders::Text;
-use crate::session::ledger::{Ledger, Storage, Told};
+use crate::session::ledger::Ledger;
 use crate::session::renewal::{Step, Trouble};
+use crate::session::told::{Storage, Told};
 
 /// What a thread needs before its turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +53,11 @@ impl Ledger {
         if is_ephemeral && told.policy_loaded != text.policy {
             return Need::Refuse(Trouble::Ephemeral);
         }
+        // A thread that must not be unloaded can't go its other way.
+        let is_at_work = told.is_loaded && told.work.may_begin();
+        if is_at_work && !is_on_its_way {
+            return Need::Refuse(Trouble::AtWork);
+        }
         let is_current =
             told.is_loaded && told.loaded == Some(text.digest) && is_on_its_way && !must_ask;
         // The model goes by the message; the rest follows at the first turn before which the thread
@@ -70,7 +77,7 @@ impl Ledger {
             steps.extend([Step::Look, Step::Leave]);
         }
         steps.push(Step::Return);
-        if is_written && !is_seen {
+        if is_written && !is_seen && !told.past.is_untold {
             steps.push(Step::Tell);
         }
         if !is_subscribed {
@@ -82,13 +89,16 @@ impl Ledger {
     /// Whether a thread that is resumed stays on its way, though it is meant to go another.
     pub fn must_stay(&self, thread: &str, is_routed: bool) -> bool {
         let told = self.find(thread);
-        told.is_some_and(|told| told.is_loaded && told.has_failed && told.is_routed != is_routed)
+        told.is_some_and(|told| {
+            let must = told.has_failed || told.work.may_begin();
+            told.is_loaded && must && told.is_routed != is_routed
+        })
     }
 }
 
 impl Told {
     /// Whether codex can't, or shouldn't, unload it now.
     pub fn must_stay_loaded(&self) -> bool {
-        self.is_loaded && (self.has_failed || self.is_busy)
+        self.is_loaded && (self.has_failed || self.is_busy || self.work.may_begin())
     }
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use crate::base::ids::{RequestId, ThreadId, TurnId};
 use crate::base::limits::MAX_KEPT_CONFIG_BYTES;
@@ -131,6 +131,7 @@ impl Session {
                 }
             }
             Meaning::Updated(before) => self.settings_answered(before, result.is_some()),
+            Meaning::Work(thread) => self.work_answered(&thread, result.is_some()),
             Meaning::Unsubscribed(thread) => {
                 if result.is_some() {
                     self.delivery.forget(thread.as_str());
@@ -169,11 +170,12 @@ impl Session {
                 thread,
                 ticket,
                 beginning,
+                sets,
             } => {
                 let turn = result
                     .and_then(|result| member_text(line, result, &["turn", "id"]))
                     .and_then(TurnId::new);
-                self.on_turn_answer(&thread, ticket, turn, *beginning);
+                self.on_turn_answer(&thread, turn, (ticket, *beginning, sets));
             }
         }
     }
@@ -182,12 +184,12 @@ impl Session {
     fn on_turn_answer(
         &mut self,
         thread: &ThreadId,
-        ticket: Option<Ticket>,
         turn: Option<TurnId>,
-        beginning: Beginning,
+        (ticket, beginning, sets): (Option<Ticket>, Beginning, Map<String, Value>),
     ) {
         self.ledger.turn_answered(thread.as_str(), turn.is_some());
         if let Some(turn) = &turn {
+            self.ledger.sets(thread.as_str(), sets);
             self.begin_turn(thread, turn, beginning);
         }
         if let Some(ticket) = ticket {
@@ -224,7 +226,7 @@ impl Session {
         {
             self.learn(line, params, kind, &thread);
             let status = member_text(line, params, &["status", "type"]);
-            if status.as_deref() != Some("active") && self.ledger.is_stray(&thread, method) {
+            if status.as_deref() != Some("active") && self.ledger.is_stray(&thread, method, None) {
                 return CodexVerdict::Keep;
             }
         }
@@ -246,9 +248,16 @@ impl Session {
                 .or_else(|| member_text(line, params, &["thread", "id"])),
             Some(_) | None => None,
         };
-        match thread {
-            Some(thread) if self.ledger.is_stray(&thread, method) => CodexVerdict::Keep,
-            Some(_) | None => CodexVerdict::Pass,
+        let Some(thread) = thread else {
+            return CodexVerdict::Pass;
+        };
+        let text = |name| member_text(line, read.params.as_ref()?, &[name]);
+        let (name, status) = (text("name"), text("status"));
+        let server = name.as_deref().zip(status.as_deref());
+        if self.ledger.is_stray(&thread, method, server) {
+            CodexVerdict::Keep
+        } else {
+            CodexVerdict::Pass
         }
     }
 
@@ -273,6 +282,7 @@ impl Session {
                     self.on_compaction(thread);
                 }
             }
+            CodexNotification::Goal => self.learn_goal(line, params, thread),
             CodexNotification::Reverted => {
                 self.delivery.lost(thread);
                 self.ledger.reverted(thread);

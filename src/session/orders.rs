@@ -12,7 +12,6 @@ use crate::context::snapshot::Section;
 use crate::session::config_edit;
 use crate::session::documents::{self, Documents, profile_of_turn};
 use crate::session::intercept::{Ask, ClientVerdict, Patience, Then};
-use crate::session::ledger::Told;
 use crate::session::machine::{Denial, Session};
 use crate::session::methods::{INSTRUCTIONS_MEMBER, ThreadWay};
 use crate::session::need::Need;
@@ -21,6 +20,7 @@ use crate::session::own::OwnId;
 use crate::session::registry::Thread;
 use crate::session::renewal::{Settings, Step, Trouble};
 use crate::session::threads::Route;
+use crate::session::told::Told;
 use crate::session::turns::Ready;
 use crate::wire::edit::{Edit, apply};
 use crate::wire::envelope::{Envelope, member, member_text};
@@ -120,7 +120,7 @@ impl Session {
         let kind = route.thread.habits.kind;
         let is_shown = route.orders.agents.as_ref().is_some_and(|agents| {
             // Of a profile that a client names here codex tells at once what it shows.
-            agents.is_discovered && !opening.is_without_files
+            agents.is_discovered && !opening.is_without_files && route.has_room != Some(false)
         });
         let agents = documents::copy(&route.orders, kind, is_routed, is_shown);
         let policy = opening.policy.as_deref();
@@ -316,6 +316,9 @@ impl Session {
         let told = self.ledger.find(thread.as_str());
         let told = told.and_then(|told| told.set.settings.clone());
         if let (Step::Look, Some(answer)) = (step, answer) {
+            if self.is_at_work(&thread, answer) {
+                return self.settle_orders(line, ready);
+            }
             before = Some(Settings::read(answer, told.as_ref()));
         }
         if let (Step::Return, Some(answer)) = (step, answer) {

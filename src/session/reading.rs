@@ -6,6 +6,7 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use crate::base::ids::RequestId;
+use crate::session::documents::ROOM_MEMBER;
 use crate::session::given_params::Excess;
 use crate::session::methods::{self, ClientMethod, ThreadWay};
 use crate::session::opening::{Base, Places};
@@ -79,11 +80,13 @@ impl ClientLine {
             Some(
                 ClientMethod::Compact
                 | ClientMethod::Initialize
+                | ClientMethod::Inject
                 | ClientMethod::Interrupt
                 | ClientMethod::Revert
                 | ClientMethod::Settings
                 | ClientMethod::TurnSteer
-                | ClientMethod::Unsubscribe,
+                | ClientMethod::Unsubscribe
+                | ClientMethod::Work,
             )
             | None => return Self::of(line, envelope),
         };
@@ -164,10 +167,12 @@ impl Request {
             },
             ClientMethod::Compact
             | ClientMethod::Initialize
+            | ClientMethod::Inject
             | ClientMethod::Interrupt
             | ClientMethod::Revert
             | ClientMethod::TurnSteer
-            | ClientMethod::Unsubscribe => Said::default(),
+            | ClientMethod::Unsubscribe
+            | ClientMethod::Work => Said::default(),
         };
         Self { id, params, said }
     }
@@ -229,6 +234,7 @@ static OF_CLIENT: [Sought; 23] = [
             Sought::new("model_providers.openai", &[Sought::leaf("base_url")]),
             Sought::leaf("model_providers.openai.base_url"),
             Sought::leaf("openai_base_url"),
+            Sought::leaf(ROOM_MEMBER),
         ],
     ),
     Sought::leaf("cwd"),
@@ -251,14 +257,16 @@ static OF_CLIENT: [Sought; 23] = [
 ];
 
 /// What is asked of the result of an answer of codex, or of the params of a notification.
-static OF_CODEX: [Sought; 15] = [
+static OF_CODEX: [Sought; 17] = [
     Sought::new("activePermissionProfile", &[Sought::leaf("id")]),
     Sought::leaf("authMode"),
     Sought::leaf("collaborationMode"),
     Sought::leaf("cwd"),
+    Sought::new("goal", &[Sought::leaf("status")]),
     Sought::leaf("instructionSources"),
     Sought::new("item", &[Sought::leaf("type")]),
     Sought::leaf("model"),
+    Sought::leaf("name"),
     Sought::leaf("reasoningEffort"),
     Sought::new("status", &[Sought::leaf("type")]),
     Sought::new(
@@ -268,6 +276,7 @@ static OF_CODEX: [Sought; 15] = [
             Sought::leaf("ephemeral"),
             Sought::leaf("id"),
             Sought::leaf("path"),
+            Sought::new("status", &[Sought::leaf("type")]),
         ],
     ),
     Sought::leaf("threadId"),

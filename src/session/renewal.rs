@@ -15,8 +15,8 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 
 use crate::context::orders::Text;
-use crate::session::ledger::Told;
 use crate::session::opening::KeptConfig;
+use crate::session::told::Told;
 use crate::wire::envelope::member;
 use crate::wire::known::Place;
 use crate::wire::{literal, scan};
@@ -39,6 +39,8 @@ pub enum Step {
 /// Why a turn can't go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
+    /// The thread is to go another way, and turns may start on it by themselves.
+    AtWork,
     /// The thread is ephemeral, and its policy is another now.
     Ephemeral,
     /// Codex kept the thread loaded: somebody else watches it.
@@ -54,6 +56,10 @@ pub enum Trouble {
 impl fmt::Display for Trouble {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::AtWork => {
+                "codex is at work on the thread (a compaction, a review, a command or a goal), which \
+                 its renewal would end; send the turn again when that has ended"
+            }
             Self::Ephemeral => {
                 "the developer policy has changed, and an ephemeral thread can't be resumed with \
                  another; restore the policy, or start a new thread"
@@ -192,6 +198,20 @@ pub fn still_lost(
         lost.retain(|(name, _)| name != PROFILE && name != POLICY);
     }
     lost
+}
+
+/// What a turn with `params` sets its thread to that no answer of codex has, and that codex tells clients
+/// with `experimentalApi` alone.
+pub fn set_by_turn(line: &[u8], params: &impl Place) -> Map<String, Value> {
+    let value = |name| {
+        let value = line.get(member(line, params, &[name])?)?;
+        let value: Value = serde_json::from_slice(value).ok()?;
+        value.is_string().then(|| (name.to_owned(), value))
+    };
+    ["personality", "summary"]
+        .into_iter()
+        .filter_map(value)
+        .collect()
 }
 
 /// Members of `turn/start`, and where the answer to `thread/resume` has them.

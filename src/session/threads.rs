@@ -77,6 +77,8 @@ pub(super) struct Route {
     pub(super) orders: Orders,
     /// The developer instructions of the user's configuration.
     pub(super) base: Option<Base>,
+    /// Whether it has room for the documents of a project, as far as anybody told.
+    pub(super) has_room: Option<bool>,
     /// What its text is made of.
     pub(super) account: Option<Arc<ContextAccount>>,
 }
@@ -175,7 +177,7 @@ impl Session {
             given: route.thread.given.clone().or(wish.given),
             ..wish
         };
-        let orders = Some(route.orders.clone());
+        let orders = Ok(route.orders.clone());
         let target = Target::Fallback(Box::new((route, why)));
         ClientVerdict::Prepare(Prepare {
             orders,

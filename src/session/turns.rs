@@ -266,6 +266,7 @@ impl Session {
         let params = json!({ "threadId": thread.as_str(), "items": [reference::item(due)] });
         let (id, question) = self.own.ask("thread/inject_items", &params);
         self.delivery.sent(thread, id, due);
+        self.ledger.injected(thread.as_str());
         (id, question)
     }
 
@@ -390,6 +391,7 @@ impl Session {
             ..
         } = turn;
         let lost = renewal::still_lost(line, &params, renewed.lost);
+        let sets = renewal::set_by_turn(line, &params);
         let mut edits = config_edit::settings(line, &params, &lost);
         edits.extend(scratch_edit(line, &params, scratch.as_deref()));
         let Some((generation, ticket)) = admitted else {
@@ -397,6 +399,7 @@ impl Session {
                 thread,
                 ticket: None,
                 beginning,
+                sets,
             };
             self.pending.settle(id, meaning);
             return rewritten(edits);
@@ -411,6 +414,7 @@ impl Session {
             thread,
             ticket: Some(ticket),
             beginning,
+            sets,
         };
         self.pending.settle(id, meaning);
         rewritten(edits)

@@ -23,6 +23,10 @@ impl CodexVersion {
     /// The newest version that the suite is run with.
     pub const NEWEST_TESTED: Self = Self(0, 171, 0);
 
+    /// The first that writes a thread's developer instructions down when it compacts a history between
+    /// two turns (measured on 0.155.1 to 0.171.0); older ones do so at the next turn.
+    const TELLS_AT_COMPACTION: Self = Self(0, 162, 0);
+
     /// Reads the first version in `text`, as in `codex-cli 0.171.0`.
     pub fn find(text: &str) -> Option<Self> {
         text.split_whitespace().find_map(Self::parse)
@@ -38,6 +42,12 @@ impl CodexVersion {
         // version is one of codex's.
         let is_codex = rest.contains(") ") || (version.0 == 0 && version.1 >= 100);
         is_codex.then_some(version)
+    }
+
+    /// Whether a history that was compacted between two turns holds the thread's developer
+    /// instructions only from the next turn on.
+    pub fn tells_after_compaction(self) -> bool {
+        self != Self(0, 0, 0) && self < Self::TELLS_AT_COMPACTION
     }
 
     /// What the version means. Builds from source call themselves 0.0.0.

@@ -385,17 +385,16 @@ impl Inbound {
             .with(|session| session.on_context(line, prepare, prepared, fresh))
     }
 
-    async fn orders(&self, prepare: &Prepare) -> Option<Orders> {
+    async fn orders(&self, prepare: &Prepare) -> Result<Orders, String> {
         let folder = prepare.wish.folder.clone();
         let here = || std::env::current_dir().ok();
         let folder = folder.or_else(|| prepare.begins_here().then(here)?);
-        match self.orders.read(folder.as_deref()).await {
-            Ok(orders) => Some(orders),
-            Err(error) => {
-                tracing::warn!("no developer policy: {}", Chain(&error));
-                None
-            }
-        }
+        let orders = self.orders.read(folder.as_deref()).await;
+        orders.map_err(|error| {
+            let fault = Chain(&error).to_string();
+            tracing::warn!("no developer policy: {fault}");
+            fault
+        })
     }
 
     fn log_remarks(&self) {

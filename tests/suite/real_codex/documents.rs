@@ -5,6 +5,7 @@ use std::fs;
 use codex_relay::commands::witness::Recorded;
 use serde_json::{Value, json};
 
+use super::policy::OLD;
 use super::renewals::turn_of_kind;
 use crate::support::case::Case;
 use crate::support::client::Client;
@@ -54,6 +55,34 @@ async fn agents_file_is_copied_where_codex_does_not_find_it(case: Case) {
     }
 }
 matrix!(agents_file_is_copied_where_codex_does_not_find_it: http);
+
+async fn agents_file_for_which_codex_has_no_room_is_copied_from_the_start(case: Case) {
+    for is_of_user in [false, true] {
+        let stage = Stage::set(case).await;
+        stage.write("AGENTS.md", &format!("{AGENTS}\n"));
+        let cwd = stage.workspace.display().to_string();
+        let mut start = json!({"cwd": cwd});
+        if is_of_user {
+            let path = stage.codex_home.join("config.toml");
+            let text = fs::read_to_string(&path).unwrap();
+            fs::write(path, format!("project_doc_max_bytes = 0\n{text}")).unwrap();
+        } else {
+            start["config"] = json!({"project_doc_max_bytes": 0});
+        }
+        let mut client = stage.with_policy(OLD).start().await;
+        let thread = client.thread("thread/start", start).await;
+        turn(&mut client, &thread, "one").await;
+        turn(&mut client, &thread, "two").await;
+        assert!(client.close().await.success());
+        for prompt in ["one", "two"] {
+            let request = stage.asked(&thread, prompt);
+            let counts = [AGENTS, OLD].map(|word| copies(&request, word));
+            assert_eq!(counts, [1, 1], "{prompt}, {is_of_user}");
+            assert_eq!(replaced(&request), [""; 0]);
+        }
+    }
+}
+matrix!(agents_file_for_which_codex_has_no_room_is_copied_from_the_start: http);
 
 async fn agents_file_is_never_there_twice(case: Case) {
     let stage = Stage::set(case).await;

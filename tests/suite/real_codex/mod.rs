@@ -32,3 +32,4 @@ mod turn_kinds;
 mod untouched;
 mod upgrades;
 mod way_out;
+mod work;

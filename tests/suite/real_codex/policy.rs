@@ -488,3 +488,22 @@ async fn turn_is_refused_where_the_renewal_is_not_proven(case: Case) {
     }
 }
 matrix!(turn_is_refused_where_the_renewal_is_not_proven: http);
+
+async fn policy_that_can_not_be_used_is_named_with_its_fault(case: Case) {
+    let stage = Stage::set(case).await;
+    let (mut client, thread) = stage.with_policy(OLD).with_thread().await;
+    turn(&mut client, &thread, "one").await;
+    let path = stage.policy(&"x".repeat(262_145)).display().to_string();
+    let input = json!({"threadId": thread, "input": [{"type": "text", "text": "two"}]});
+    for (method, params) in [("turn/start", input), ("thread/start", json!({}))] {
+        let error = client.call(method, params).await.unwrap_err();
+        assert_eq!(error["data"]["reason"], "context_unavailable");
+        let words = error["message"].as_str().unwrap();
+        assert!(words.contains(&path) && words.contains("262144"), "{words}");
+    }
+    stage.policy(OLD);
+    turn(&mut client, &thread, "three").await;
+    assert!(client.close().await.success());
+    stage.assert_one_of(&thread, "three", [OLD, NEW]);
+}
+matrix!(policy_that_can_not_be_used_is_named_with_its_fault: http);

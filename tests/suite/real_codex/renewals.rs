@@ -141,6 +141,24 @@ async fn renewal_keeps_what_no_resume_takes(case: Case) {
 }
 matrix!(renewal_keeps_what_no_resume_takes: http);
 
+async fn renewal_keeps_what_a_turn_of_a_client_of_the_stable_api_has_set(case: Case) {
+    let stage = Stage::set(case).await;
+    let (mut client, thread) = stage.with_policy(OLD).stable_api().with_thread().await;
+    let set = json!({"summary": "detailed", "model": case.version.classic_model()});
+    let done = client.turn_with(&thread, "one", set).await;
+    assert_eq!(done["status"], "completed", "{done}");
+    for (policy, prompt) in [(NEW, "two"), (OLD, "three")] {
+        stage.policy(policy);
+        turn(&mut client, &thread, prompt).await;
+    }
+    assert!(client.close().await.success());
+    for prompt in ["one", "two", "three"] {
+        let body = stage.asked(&thread, prompt).json().unwrap().clone();
+        assert_eq!(body["reasoning"]["summary"], "detailed", "{prompt}");
+    }
+}
+matrix!(renewal_keeps_what_a_turn_of_a_client_of_the_stable_api_has_set: http);
+
 async fn renewal_keeps_a_profile_by_its_name(case: Case) {
     let stage = Stage::set(case).await;
     write_profiles(&stage, ":workspace");

@@ -1,0 +1,124 @@
+//! What codex does on a thread that no turn of the client's asks for: compactions, reviews, commands of
+//! the user's, goals, queued messages.
+//!
+//! Codex answers for it before it says that a turn has started, and a goal starts turns whenever the
+//! thread rests. Loading the thread anew in such a moment would end what has just begun (0.155.1), or
+//! codex would not unload it (0.171.0).
+
+use bytes::Bytes;
+
+use crate::base::ids::ThreadId;
+use crate::session::intercept::ClientVerdict;
+use crate::session::machine::{Meaning, Session};
+use crate::session::reading::Request;
+use crate::session::registry::Thread;
+use crate::wire::envelope::{Envelope, member_text};
+use crate::wire::known::Known;
+
+/// What may begin on a thread at any moment, as far as it was asked for or told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    /// Requests for it since a turn was last seen to start.
+    asked: u8,
+    /// Codex pursues a goal on the thread.
+    has_goal: bool,
+}
+
+impl Work {
+    /// Whether a turn may start that nobody has told of yet.
+    pub fn may_begin(self) -> bool {
+        self.asked > 0 || self.has_goal
+    }
+
+    /// Notes that somebody asks for it.
+    pub fn ask(&mut self) {
+        self.asked = self.asked.saturating_add(1);
+    }
+
+    /// Notes that codex has refused a request for it.
+    pub fn refuse(&mut self) {
+        self.asked = self.asked.saturating_sub(1);
+    }
+
+    /// Notes that a turn runs: whoever asks about it knows from now on.
+    pub fn started(&mut self) {
+        self.asked = 0;
+    }
+
+    /// Notes whether codex pursues a goal.
+    pub fn set_goal(&mut self, is_active: bool) {
+        self.has_goal = is_active;
+    }
+}
+
+impl Session {
+    pub(super) fn on_work(&mut self, line: &[u8], request: Request) -> ClientVerdict {
+        let Request { id, params, .. } = request;
+        let thread = member_text(line, &params, &["threadId"]).and_then(ThreadId::new);
+        let meaning = thread.map_or(Meaning::Other, |thread| {
+            self.ledger.work(thread.as_str(), Work::ask);
+            Meaning::Work(thread)
+        });
+        let _ = self.pending.try_note(id, meaning);
+        ClientVerdict::Pass
+    }
+
+    /// Learns whether codex begins what it was asked for.
+    pub(super) fn work_answered(&mut self, thread: &ThreadId, is_ok: bool) {
+        if !is_ok {
+            self.ledger.work(thread.as_str(), Work::refuse);
+        }
+    }
+
+    /// Whether a turn has started on a thread while a renewal asked codex how it is, by codex's `answer`:
+    /// then the renewal ends there.
+    pub(super) fn is_at_work(&mut self, thread: &ThreadId, answer: &Bytes) -> bool {
+        let thread = thread.as_str();
+        let known = self.registry.find(thread);
+        let is_running = known.is_some_and(Thread::is_running);
+        let result = Envelope::read(answer).and_then(|it| it.result);
+        let path = ["thread", "status", "type"];
+        let status = result.and_then(|result| member_text(answer, &result, &path));
+        let is_active = status.as_deref() == Some("active");
+        if is_active && !is_running {
+            // Codex is about to say so.
+            self.ledger.work(thread, Work::ask);
+        }
+        if is_active || is_running {
+            self.ledger.renews_no_more(thread);
+        }
+        is_active || is_running
+    }
+
+    /// Learns whether codex pursues a goal on a thread.
+    pub(super) fn learn_goal(&mut self, line: &[u8], params: &Known, thread: &str) {
+        let status = member_text(line, params, &["goal", "status"]);
+        let is_active = status.as_deref() == Some("active");
+        self.ledger.work(thread, |work| work.set_goal(is_active));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_may_begin_until_a_turn_has_started_or_codex_has_refused_it() {
+        let mut work = Work::default();
+        assert!(!work.may_begin());
+        work.ask();
+        work.ask();
+        work.refuse();
+        assert!(work.may_begin());
+        work.refuse();
+        assert!(!work.may_begin());
+        work.ask();
+        work.started();
+        assert!(!work.may_begin());
+        work.set_goal(true);
+        work.started();
+        assert!(work.may_begin());
+        work.set_goal(false);
+        assert!(!work.may_begin());
+    }
+}

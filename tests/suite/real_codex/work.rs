@@ -1,0 +1,162 @@
+//! Work that codex has begun on a thread without a `turn/start`: a renewal leaves it alone.
+
+use std::fs;
+
+use codex_relay::commands::endpoint::{Reply, Script, Signal};
+use codex_relay::commands::witness::Recorded;
+use serde_json::{Value, json};
+
+use super::policy::{NEW, OLD};
+use crate::support::case::Case;
+use crate::support::client::Client;
+use crate::support::model::Model;
+use crate::support::orders::{replaced, told, turn};
+use crate::support::persona::copies;
+use crate::support::stage::Stage;
+use crate::support::story;
+
+/// Holds the answers back that end a compaction, a review or a turn of a goal.
+struct Held {
+    model: Model,
+    may_end: Signal,
+}
+
+impl Script for Held {
+    fn reply(&self, request: &Recorded) -> Reply {
+        let reply = self.model.reply(request);
+        let purpose = request.purpose().unwrap_or_default();
+        let body = request.json().map(Value::to_string).unwrap_or_default();
+        if purpose != "turn" || body.contains("[goal]") {
+            return reply.after(&self.may_end);
+        }
+        reply
+    }
+}
+
+/// Has something begin, and starts a turn with a new policy behind it at once.
+async fn begin(
+    (stage, client): (&Stage, &mut Client),
+    thread: &str,
+    (method, mut params): (&str, Value),
+) -> Result<Value, Value> {
+    params["threadId"] = thread.into();
+    stage.policy(NEW);
+    let work = json!({"id": "work", "method": method, "params": params});
+    client.send(&work).await;
+    let input = json!([{"type": "text", "text": "two"}]);
+    let params = json!({"threadId": thread, "input": input});
+    let answer = client.call("turn/start", params).await;
+    let passed = fs::read_to_string(stage.copy_of_stdin()).unwrap();
+    assert!(!passed.contains("thread/unsubscribe"), "{method}: {passed}");
+    answer
+}
+
+async fn what_has_just_begun_is_not_ended_by_a_renewal(case: Case) {
+    let compact = ("thread/compact/start", json!({}));
+    let target = json!({"type": "custom", "instructions": "look at it"});
+    let review = ("review/start", json!({"target": target}));
+    for (work, sign) in [(compact, "contextCompaction"), (review, "exitedReviewMode")] {
+        let may_end = Signal::new();
+        let script = Held {
+            model: Model::default(),
+            may_end: may_end.clone(),
+        };
+        let stage = Stage::with(case, script).await;
+        let (mut client, thread) = stage.with_policy(OLD).spied().with_thread().await;
+        turn(&mut client, &thread, "one").await;
+        let from = client.inbox.len();
+        let error = begin((&stage, &mut client), &thread, work).await;
+        // Codex's own words.
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("ActiveTurnNotSteerable"), "{error}");
+        may_end.give();
+        let is_it = |params: &Value| params["item"]["type"] == sign;
+        client.notification(from, "item/completed", is_it).await;
+        let ended = client.turn_end(from, &thread).await;
+        assert_eq!(ended["status"], "completed", "{sign}: {ended}");
+        turn(&mut client, &thread, "three").await;
+        assert!(client.close().await.success());
+        let three = stage.asked(&thread, "three");
+        let said = told(&three, "Policy-");
+        assert!(said.last().unwrap().contains(NEW), "{sign}: {said:?}");
+    }
+}
+matrix!(what_has_just_begun_is_not_ended_by_a_renewal: http);
+
+async fn command_of_the_user_is_not_ended_by_a_renewal(case: Case) {
+    let stage = Stage::set(case).await;
+    let (mut client, thread) = stage.with_policy(OLD).spied().with_thread().await;
+    turn(&mut client, &thread, "one").await;
+    let from = client.inbox.len();
+    let may_end = stage.home.join("may-end");
+    let command = format!("until [ -e '{}' ]; do sleep 0.02; done", may_end.display());
+    let work = ("thread/shellCommand", json!({"command": command}));
+    let started = begin((&stage, &mut client), &thread, work).await;
+    assert!(started.is_ok(), "{started:?}");
+    fs::write(&may_end, "").unwrap();
+    let is_it = |params: &Value| params["item"]["type"] == "commandExecution";
+    let item = client.notification(from, "item/completed", is_it).await;
+    assert_eq!(item["item"]["status"], "completed", "{item}");
+    client.turn_end(from, &thread).await;
+    turn(&mut client, &thread, "three").await;
+    assert!(client.close().await.success());
+    let three = stage.asked(&thread, "three");
+    assert_eq!(replaced(&three).len(), 1);
+    assert_eq!(copies(&three, NEW), 1);
+}
+matrix!(command_of_the_user_is_not_ended_by_a_renewal: http);
+
+async fn goal_goes_on_under_a_new_policy(case: Case) {
+    let may_end = Signal::new();
+    let script = Held {
+        model: Model::default(),
+        may_end: may_end.clone(),
+    };
+    let stage = Stage::with(case, script).await;
+    let (mut client, thread) = stage.with_policy(OLD).spied().with_thread().await;
+    turn(&mut client, &thread, "one").await;
+    let from = client.inbox.len();
+    let work = ("thread/goal/set", json!({"objective": "[goal]"}));
+    let started = begin((&stage, &mut client), &thread, work).await;
+    assert!(started.is_ok(), "{started:?}");
+    may_end.give();
+    let is_reached = |params: &Value| params["goal"]["status"] == "complete";
+    client
+        .notification(from, "thread/goal/updated", is_reached)
+        .await;
+    client.turn_end(from, &thread).await;
+    let lines = client.inbox.since(from);
+    let mut methods = lines.iter().filter_map(|line| line.method());
+    assert!(methods.all(|method| method != "thread/goal/cleared"));
+    turn(&mut client, &thread, "three").await;
+    assert!(client.close().await.success());
+    let [two, three] = ["two", "three"].map(|prompt| stage.asked(&thread, prompt));
+    for request in [&two, &three] {
+        assert_eq!(replaced(request).len(), 1);
+        assert_eq!(copies(request, NEW), 1);
+    }
+    let passed = fs::read_to_string(stage.copy_of_stdin()).unwrap();
+    assert!(
+        passed.contains("thread/unsubscribe"),
+        "the rest follows once the goal is reached"
+    );
+}
+matrix!(goal_goes_on_under_a_new_policy: http);
+
+async fn compaction_before_the_turn_of_a_new_policy_tells_it_once(case: Case) {
+    let stage = Stage::set(case).await;
+    let (mut client, thread) = stage.with_policy(OLD).with_thread().await;
+    turn(&mut client, &thread, "one").await;
+    stage.policy(NEW);
+    story::compact(&mut client, &thread).await;
+    turn(&mut client, &thread, "two").await;
+    turn(&mut client, &thread, "three").await;
+    assert!(client.close().await.success());
+    for prompt in ["two", "three"] {
+        let request = stage.asked(&thread, prompt);
+        assert_eq!(copies(&request, NEW), 1, "{prompt}");
+        let said = told(&request, "Policy-");
+        assert!(said.last().unwrap().contains(NEW), "{prompt}: {said:?}");
+    }
+}
+matrix!(compaction_before_the_turn_of_a_new_policy_tells_it_once: http);
