@@ -21,6 +21,15 @@ struct Held {
     may_end: Signal,
 }
 
+impl Held {
+    fn new(may_end: &Signal) -> Self {
+        Self {
+            model: Model::default(),
+            may_end: may_end.clone(),
+        }
+    }
+}
+
 impl Script for Held {
     fn reply(&self, request: &Recorded) -> Reply {
         let reply = self.model.reply(request);
@@ -57,11 +66,7 @@ async fn what_has_just_begun_is_not_ended_by_a_renewal(case: Case) {
     let review = ("review/start", json!({"target": target}));
     for (work, sign) in [(compact, "contextCompaction"), (review, "exitedReviewMode")] {
         let may_end = Signal::new();
-        let script = Held {
-            model: Model::default(),
-            may_end: may_end.clone(),
-        };
-        let stage = Stage::with(case, script).await;
+        let stage = Stage::with(case, Held::new(&may_end)).await;
         let (mut client, thread) = stage.with_policy(OLD).spied().with_thread().await;
         turn(&mut client, &thread, "one").await;
         let from = client.inbox.len();
@@ -108,11 +113,7 @@ matrix!(command_of_the_user_is_not_ended_by_a_renewal: http);
 
 async fn goal_goes_on_under_a_new_policy(case: Case) {
     let may_end = Signal::new();
-    let script = Held {
-        model: Model::default(),
-        may_end: may_end.clone(),
-    };
-    let stage = Stage::with(case, script).await;
+    let stage = Stage::with(case, Held::new(&may_end)).await;
     let (mut client, thread) = stage.with_policy(OLD).spied().with_thread().await;
     turn(&mut client, &thread, "one").await;
     let from = client.inbox.len();
