@@ -11,7 +11,7 @@ use crate::context::reference;
 use crate::context::turn_kind::TurnKind;
 use crate::context::wish::Wish;
 use crate::feed::source::{Feed, Read};
-use crate::session::threads::MEMORY_TOOLS;
+use crate::session::parent::threads::MEMORY_TOOLS;
 use crate::workspace::load::LoadError;
 
 /// What is to be rendered, and how.

@@ -1,5 +1,5 @@
-//! What clients send: the schema of it. It is read by hand (`session::given_params`,
-//! `session::relay_member`, `session::relay_methods`), so that every mistake is named at once and no
+//! What clients send: the schema of it. It is read by hand (`session::given::given_params`,
+//! `session::given::relay_member`, `session::given::relay_methods`), so that every mistake is named at once and no
 //! private text stands in an error.
 
 use schemars::JsonSchema;

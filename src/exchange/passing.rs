@@ -13,7 +13,7 @@ use crate::context::snapshot::Snapshot;
 use crate::exchange::body::Body;
 use crate::exchange::classify::{Class, Identity};
 use crate::exchange::instructions::splice;
-use crate::session::decide::ParentRequest;
+use crate::session::parent::decide::ParentRequest;
 use crate::wire::edit::pieces;
 use crate::wire::scan::{Found, key_is};
 use crate::wire::walk::{Event, Walk};

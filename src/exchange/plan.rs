@@ -6,7 +6,7 @@ use crate::base::reason::Reason;
 use crate::context::snapshot::Snapshot;
 use crate::exchange::body::Body;
 use crate::exchange::classify::{Class, Identity};
-use crate::session::decide::{Decision, ParentRequest};
+use crate::session::parent::decide::{Decision, ParentRequest};
 
 /// What to do with requests that can't be read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -28,7 +28,7 @@ use crate::relay::reply::{back, empty, refused};
 use crate::relay::upgrade::{tunnel, upgrade};
 use crate::relay::upload::Upload;
 use crate::relay::zip::{close, open};
-use crate::session::tally::{About, Outcome};
+use crate::session::parent::tally::{About, Outcome};
 use crate::upstream::calls::Call;
 use crate::upstream::client::{OutBody, Usage};
 use crate::upstream::destination::Base;

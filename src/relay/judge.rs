@@ -11,8 +11,8 @@ use crate::exchange::instructions::splice;
 use crate::exchange::plan::{Plan, from_decision, plan};
 use crate::exchange::refusal::{Measured, Refusal};
 use crate::relay::listener::Relay;
-use crate::session::decide::ParentRequest;
-use crate::session::tally::{About, Outcome};
+use crate::session::parent::decide::ParentRequest;
+use crate::session::parent::tally::{About, Outcome};
 use crate::upstream::calls::Call;
 use crate::wire::edit::pieces;
 

@@ -27,7 +27,7 @@ use crate::relay::listener::Relay;
 use crate::relay::onward::{Onward, Outgoing};
 use crate::relay::reply::back;
 use crate::relay::upload::Upload;
-use crate::session::decide::Decision;
+use crate::session::parent::decide::Decision;
 use crate::upstream::client::{OutBody, Usage};
 use crate::wire::headers::{TURN_METADATA, end_to_end};
 

@@ -20,7 +20,7 @@ use crate::relay::judge::{Judged, judge};
 use crate::relay::listener::Relay;
 use crate::relay::masking::{fill, pong};
 use crate::relay::websocket::{Stuck, Word, point_to_http, refuse};
-use crate::session::tally::{About, Outcome};
+use crate::session::parent::tally::{About, Outcome};
 use crate::upstream::calls::Call;
 use crate::wire::frames::{
     Breach, FrameHead, MAX_HEAD_BYTES, OpCode, Parsed, Sender, apply_mask, check_close,

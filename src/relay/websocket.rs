@@ -15,7 +15,7 @@ use crate::exchange::refusal::Refusal;
 use crate::relay::down::Down;
 use crate::relay::listener::Relay;
 use crate::relay::up::{End, Up};
-use crate::session::tally::About;
+use crate::session::parent::tally::About;
 use crate::upstream::calls::Call;
 
 /// What the relay itself says to codex, between the messages of the upstream.

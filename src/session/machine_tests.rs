@@ -4,9 +4,9 @@ use super::*;
 use crate::base::ids::{Generation, RequestId};
 use crate::context::compose::Prepared;
 use crate::context::supplier::Supplier;
-use crate::session::decide::Purpose;
 use crate::session::intercept::ClientVerdict;
 use crate::session::observe::CodexVerdict;
+use crate::session::parent::decide::Purpose;
 use crate::wire::edit::apply;
 
 struct Story {

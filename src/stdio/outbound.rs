@@ -11,7 +11,7 @@ use crate::base::limits::{
 };
 use crate::base::secret::Secret;
 use crate::budget::share::Budget;
-use crate::session::errands::Errand;
+use crate::session::instructions::errands::Errand;
 use crate::session::observe::CodexVerdict;
 use crate::session::own::OwnAnswer;
 use crate::session::reading::CodexLine;

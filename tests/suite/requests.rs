@@ -5,7 +5,7 @@ use codex_relay::context::snapshot::Snapshot;
 use codex_relay::exchange::body::Body;
 use codex_relay::exchange::classify::{Class, Identity};
 use codex_relay::exchange::instructions::splice;
-use codex_relay::session::decide::Purpose;
+use codex_relay::session::parent::decide::Purpose;
 use codex_relay::wire::edit::apply;
 use http::HeaderMap;
 use http::header::{HeaderName, HeaderValue};

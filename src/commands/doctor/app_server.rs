@@ -14,8 +14,8 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::base::limits::{CHILD_EOF_GRACE, DOCTOR_DEADLINE, MAX_LINE_BYTES};
-use crate::session::asking;
-use crate::session::eligibility::{AccountKind, Ineligible};
+use crate::session::route::asking;
+use crate::session::route::eligibility::{AccountKind, Ineligible};
 use crate::stdio::pipe::Pipe;
 use crate::wire::envelope::Envelope;
 use crate::wire::lines::{LineFramer, Piece};

@@ -19,7 +19,7 @@ use crate::child::command::environment;
 use crate::child::find::{Found, find};
 use crate::context::wish::Wish;
 use crate::feed::source::Feed;
-use crate::session::eligibility::AccountKind;
+use crate::session::route::eligibility::AccountKind;
 use crate::session::version::{CodexVersion, Support};
 use crate::upstream::bearer::{Bearer, Credential};
 use crate::upstream::destination::Destination;

@@ -1,6 +1,6 @@
 use super::*;
 use crate::context::orders::Parts;
-use crate::session::need::Need;
+use crate::session::instructions::need::Need;
 use crate::session::own::OwnRequests;
 
 struct Story {

@@ -9,24 +9,24 @@ use serde_json::{Value, json};
 use crate::base::ids::Generation;
 use crate::context::compose::Prepared;
 use crate::context::orders::Orders;
-use crate::session::documents;
-use crate::session::eligibility::{self, AccountKind, Ineligible};
+use crate::session::given::registrations::Registered;
+use crate::session::given::relay_member::RelayMember;
+use crate::session::instructions::documents;
+use crate::session::instructions::orders::configured_instructions;
 use crate::session::intercept::{Ask, ClientVerdict, Patience, Then};
 use crate::session::machine::{Denial, Session};
-use crate::session::orders::configured_instructions;
+use crate::session::parent::tally::ContextAccount;
+use crate::session::parent::threads::{OpenThread, Route};
 use crate::session::reading::Request;
-use crate::session::registrations::Registered;
-use crate::session::relay_member::RelayMember;
-use crate::session::routes::{Account, WorkspaceRouting};
-use crate::session::tally::ContextAccount;
-use crate::session::threads::{OpenThread, Route};
+use crate::session::route::eligibility::{self, AccountKind, Ineligible};
+use crate::session::route::routes::{Account, WorkspaceRouting};
 use crate::wire::envelope::{Envelope, member, member_text};
 use crate::wire::known::Known;
 use crate::wire::scan;
 
 /// A thread on its way to a route.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Asking {
+pub(in crate::session) struct Asking {
     route: Route,
     /// What was asked last.
     question: Question,
@@ -47,7 +47,7 @@ enum Question {
 
 impl Session {
     /// Asks codex what the client's params leave open, then routes the thread.
-    pub(super) fn ask_for_route(
+    pub(in crate::session) fn ask_for_route(
         &mut self,
         line: &Bytes,
         thread: OpenThread,
@@ -115,7 +115,7 @@ impl Session {
     }
 
     /// Whether a turn with `params` is one of a routed thread whose account may have changed.
-    pub(super) fn must_ask_for_account(&self, line: &[u8], params: &Known) -> bool {
+    pub(in crate::session) fn must_ask_for_account(&self, line: &[u8], params: &Known) -> bool {
         let is_told = !self.routes.is_account_open() || !self.routes.has_requirements;
         if is_told || self.is_silent {
             return false;
@@ -125,7 +125,7 @@ impl Session {
         known.is_some_and(|known| known.routed)
     }
 
-    pub(super) fn ask_before_turn(
+    pub(in crate::session) fn ask_before_turn(
         &mut self,
         request: Request,
         member: RelayMember,
@@ -133,7 +133,7 @@ impl Session {
         self.ask_for_account(Then::Account { request, member })
     }
 
-    pub(super) fn go_on_with_account(
+    pub(in crate::session) fn go_on_with_account(
         &mut self,
         line: &Bytes,
         request: Request,
@@ -144,7 +144,7 @@ impl Session {
         self.on_turn_start(line, request, member)
     }
 
-    pub(super) fn on_route_answer(
+    pub(in crate::session) fn on_route_answer(
         &mut self,
         line: &Bytes,
         mut asking: Asking,

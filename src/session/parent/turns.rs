@@ -12,61 +12,61 @@ use crate::context::orders::Orders;
 use crate::context::reference::{self, Reference};
 use crate::context::turn_kind::TurnKind;
 use crate::context::wish::Wish;
-use crate::session::admitted::Ticket;
-use crate::session::config_edit;
+use crate::session::given::relay_member::RelayMember;
+use crate::session::instructions::renewal;
 use crate::session::intercept::{
     Ask, ClientVerdict, Patience, Prepare, Target, Then, Waiting, rewritten,
 };
 use crate::session::machine::{Denial, Meaning, Remark, Session};
 use crate::session::own::OwnId;
+use crate::session::parent::admitted::Ticket;
+use crate::session::parent::registry::{GivenFor, Thread};
+use crate::session::parent::tally::{Beginning, ContextAccount};
+use crate::session::parent::threads::Habits;
 use crate::session::reading::Request;
-use crate::session::registry::{GivenFor, Thread};
-use crate::session::relay_member::RelayMember;
-use crate::session::renewal;
-use crate::session::tally::{Beginning, ContextAccount};
-use crate::session::threads::Habits;
+use crate::session::route::config_edit;
 use crate::wire::edit::Edit;
 use crate::wire::envelope::{Envelope, member_text};
 use crate::wire::known::Known;
 
 /// A turn that waits for its context.
 #[derive(Debug, PartialEq)]
-pub(super) struct StartTurn {
-    pub(super) request: Request,
-    pub(super) thread: ThreadId,
+pub(in crate::session) struct StartTurn {
+    pub(in crate::session) request: Request,
+    pub(in crate::session) thread: ThreadId,
     scratch: Option<String>,
     /// The client has given a text for this turn alone.
     is_given: bool,
     /// The turn itself has brought it.
     has_own: bool,
     /// Nobody has said that it has no tools for the memory.
-    pub(super) may_have_memory: bool,
+    pub(in crate::session) may_have_memory: bool,
     /// What its thread needs first, and what has come of it.
-    pub(super) renewed: Renewed,
+    pub(in crate::session) renewed: Renewed,
 }
 
 /// What a renewal for a turn has come to.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Renewed {
+pub(in crate::session) struct Renewed {
     /// What it has lost of the thread's settings.
     lost: Vec<(String, Value)>,
     /// The profile of permissions that the turn runs under, as far as known.
-    pub(super) profile: Option<Arc<str>>,
+    pub(in crate::session) profile: Option<Arc<str>>,
     /// Codex has told what it shows of AGENTS.md, in this renewal.
-    pub(super) is_checked: bool,
+    pub(in crate::session) is_checked: bool,
     /// Codex has told whether commands run in the thread's background.
-    pub(super) has_counted: bool,
+    pub(in crate::session) has_counted: bool,
 }
 
 impl Renewed {
     /// Has the turn set this, whatever a renewal has lost.
-    pub(super) fn sets(&mut self, name: &str, value: Value) {
+    pub(in crate::session) fn sets(&mut self, name: &str, value: Value) {
         self.lost.retain(|(known, _)| known != name);
         self.lost.push((name.to_owned(), value));
     }
 
     /// Notes what a renewal has lost; what one before it has lost is lost still.
-    pub(super) fn loses(&mut self, lost: Vec<(String, Value)>) {
+    pub(in crate::session) fn loses(&mut self, lost: Vec<(String, Value)>) {
         for (name, value) in lost {
             if self.lost.iter().all(|(known, _)| *known != name) {
                 self.lost.push((name, value));
@@ -77,23 +77,23 @@ impl Renewed {
 
 /// A turn that has its context.
 #[derive(Debug, PartialEq)]
-pub(super) struct Ready {
-    pub(super) turn: StartTurn,
-    pub(super) wish: Wish,
-    pub(super) prepared: Arc<Prepared>,
-    pub(super) orders: Orders,
+pub(in crate::session) struct Ready {
+    pub(in crate::session) turn: StartTurn,
+    pub(in crate::session) wish: Wish,
+    pub(in crate::session) prepared: Arc<Prepared>,
+    pub(in crate::session) orders: Orders,
     fresh: Generation,
 }
 
 /// A turn that waits until its thread was told of the references.
 #[derive(Debug, PartialEq)]
-pub(super) struct Delivering {
+pub(in crate::session) struct Delivering {
     ready: Ready,
     files: Vec<String>,
 }
 
 impl Session {
-    pub(super) fn on_turn_start(
+    pub(in crate::session) fn on_turn_start(
         &mut self,
         line: &Bytes,
         request: Request,
@@ -205,7 +205,7 @@ impl Session {
     }
 
     /// Refuses a turn whose context can't be used.
-    pub(super) fn measure_turn(
+    pub(in crate::session) fn measure_turn(
         &mut self,
         line: &Bytes,
         turn: StartTurn,
@@ -236,7 +236,7 @@ impl Session {
     }
 
     /// Tells the thread of the references that are due, before its turn starts.
-    pub(super) fn deliver(&mut self, line: &Bytes, ready: Ready) -> ClientVerdict {
+    pub(in crate::session) fn deliver(&mut self, line: &Bytes, ready: Ready) -> ClientVerdict {
         let thread = &ready.turn.thread;
         let known = self.registry.find(thread.as_str());
         let is_busy = known.is_some_and(Thread::is_running);
@@ -271,7 +271,7 @@ impl Session {
     }
 
     /// Starts the turn, also where the references didn't reach the thread: they are due again then.
-    pub(super) fn start_delivered(
+    pub(in crate::session) fn start_delivered(
         &mut self,
         line: &Bytes,
         delivering: Delivering,
@@ -354,7 +354,7 @@ impl Session {
         }
     }
 
-    pub(super) fn on_turn_steer(
+    pub(in crate::session) fn on_turn_steer(
         &mut self,
         line: &Bytes,
         Request { id, params, .. }: Request,

@@ -13,15 +13,15 @@ use crate::context::orders::Orders;
 use crate::context::snapshot::Snapshot;
 use crate::context::turn_kind::TurnKind;
 use crate::context::wish::Wish;
-use crate::session::eligibility::Ineligible;
+use crate::session::given::registrations::{InForce, Registered};
+use crate::session::given::relay_member::RelayMember;
+use crate::session::instructions::opening::Base;
 use crate::session::intercept::{ClientVerdict, Prepare, Target, rewritten};
 use crate::session::machine::{Denial, Meaning, Session};
 use crate::session::methods::ThreadWay;
-use crate::session::opening::Base;
+use crate::session::parent::tally::ContextAccount;
 use crate::session::reading::Request;
-use crate::session::registrations::{InForce, Registered};
-use crate::session::relay_member::RelayMember;
-use crate::session::tally::ContextAccount;
+use crate::session::route::eligibility::Ineligible;
 use crate::wire::envelope::{member, member_text};
 use crate::wire::scan::{Elements, ScanError};
 
@@ -57,34 +57,34 @@ impl Habits {
 
 /// A thread whose route is not decided.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct OpenThread {
-    pub(super) request: Request,
-    pub(super) habits: Habits,
+pub(in crate::session) struct OpenThread {
+    pub(in crate::session) request: Request,
+    pub(in crate::session) habits: Habits,
     /// What the client gives for the thread.
-    pub(super) given: Option<Arc<Given>>,
-    pub(super) way: ThreadWay,
+    pub(in crate::session) given: Option<Arc<Given>>,
+    pub(in crate::session) way: ThreadWay,
     /// The policy that the client gives.
-    pub(super) policy: Option<Arc<str>>,
+    pub(in crate::session) policy: Option<Arc<str>>,
 }
 
 /// A thread whose route waits for codex's answers.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Route {
-    pub(super) thread: OpenThread,
-    pub(super) snapshot: Option<Arc<Snapshot>>,
+pub(in crate::session) struct Route {
+    pub(in crate::session) thread: OpenThread,
+    pub(in crate::session) snapshot: Option<Arc<Snapshot>>,
     /// What the thread will have.
-    pub(super) registered: Option<Registered>,
-    pub(super) orders: Orders,
+    pub(in crate::session) registered: Option<Registered>,
+    pub(in crate::session) orders: Orders,
     /// The developer instructions of the user's configuration.
-    pub(super) base: Option<Base>,
+    pub(in crate::session) base: Option<Base>,
     /// Whether it has room for the documents of a project, as far as anybody told.
-    pub(super) has_room: Option<bool>,
+    pub(in crate::session) has_room: Option<bool>,
     /// What its text is made of.
-    pub(super) account: Option<Arc<ContextAccount>>,
+    pub(in crate::session) account: Option<Arc<ContextAccount>>,
 }
 
 impl Session {
-    pub(super) fn on_thread(
+    pub(in crate::session) fn on_thread(
         &mut self,
         line: &Bytes,
         way: ThreadWay,
@@ -159,7 +159,7 @@ impl Session {
 
     /// Routes the thread, unless something speaks against it: then it is told of its context in
     /// its developer instructions.
-    pub(super) fn route(
+    pub(in crate::session) fn route(
         &mut self,
         line: &Bytes,
         route: Route,
@@ -186,7 +186,7 @@ impl Session {
     }
 
     /// Opens the thread; `shared` is what one without a route is told.
-    pub(super) fn open(
+    pub(in crate::session) fn open(
         &mut self,
         line: &Bytes,
         route: Route,
@@ -246,7 +246,7 @@ impl Session {
     }
 
     /// Notes a request whose answer means a loss to one thread.
-    pub(super) fn on_parting(
+    pub(in crate::session) fn on_parting(
         &mut self,
         line: &Bytes,
         Request { id, params, .. }: Request,
@@ -261,7 +261,7 @@ impl Session {
 
 /// Whether both tools for the memory are in the list of dynamic tools at `list`, deferred and namespaced
 /// ones included.
-pub(super) fn has_memory_tools(line: &[u8], list: &Range<usize>) -> bool {
+pub(in crate::session) fn has_memory_tools(line: &[u8], list: &Range<usize>) -> bool {
     let mut has = [false; MEMORY_TOOLS.len()];
     let is_list = note_tools(line, list, &mut has, Depth::Outer).is_ok();
     is_list && has.iter().all(|has| *has)

@@ -14,15 +14,15 @@ use crate::base::bounded::BoundedMap;
 use crate::base::ids::ThreadId;
 use crate::base::limits::MAX_TOLD_THREADS;
 use crate::context::orders::Text;
-use crate::session::documents::Documents;
-use crate::session::eligibility::Ineligible;
+use crate::session::instructions::documents::Documents;
+use crate::session::instructions::opening::{Base, KeptConfig, Opened, Opening};
+use crate::session::instructions::renewal::{Step, Trouble};
+use crate::session::instructions::strays::Strays;
+use crate::session::instructions::told::{Open, Past, Set, Storage, Told};
+use crate::session::instructions::work::Work;
 use crate::session::methods::ThreadWay;
-use crate::session::opening::{Base, KeptConfig, Opened, Opening};
 use crate::session::own::OwnId;
-use crate::session::renewal::{Step, Trouble};
-use crate::session::strays::Strays;
-use crate::session::told::{Open, Past, Set, Storage, Told};
-use crate::session::work::Work;
+use crate::session::route::eligibility::Ineligible;
 
 /// The threads whose developer instructions are known.
 #[derive(Debug)]

@@ -8,10 +8,10 @@ use crate::context::compose::Prepared;
 use crate::context::given::{compose_given, replace_references};
 use crate::control::account::Purposes;
 use crate::control::answers::{Info, RouteStatus, Status, ThreadStatus, Turn, Warning};
-use crate::session::decide::{Decision, ParentRequest, Purpose};
+use crate::session::given::relay_member::{OF_BOTH, OF_THREAD, OF_TURN};
 use crate::session::machine::Config;
-use crate::session::relay_member::{OF_BOTH, OF_THREAD, OF_TURN};
-use crate::session::tally::{About, Counted, Outcome};
+use crate::session::parent::decide::{Decision, ParentRequest, Purpose};
+use crate::session::parent::tally::{About, Counted, Outcome};
 use crate::wire::edit::apply;
 
 /// A client that gives its contexts, in front of a codex that agrees with everything.

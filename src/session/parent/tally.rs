@@ -11,7 +11,7 @@ use crate::context::snapshot::Snapshot;
 use crate::context::supplier::Supplier;
 use crate::control::account::{Purposes, Requests};
 use crate::session::machine::{Remark, Session};
-use crate::session::registry::GivenFor;
+use crate::session::parent::registry::GivenFor;
 
 /// What is known of a request, whoever it belongs to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -111,14 +111,14 @@ pub struct OfTurn {
 /// A turn of the client's on its way to codex, which may be a steer of one that runs: that is
 /// codex's to say, and then the turn's account and text stay what they are.
 #[derive(Debug)]
-pub(super) struct Beginning {
+pub(in crate::session) struct Beginning {
     /// What its text is made of.
-    pub(super) context: ContextAccount,
+    pub(in crate::session) context: ContextAccount,
     /// What its text was given for.
-    pub(super) given_for: GivenFor,
+    pub(in crate::session) given_for: GivenFor,
     /// Its text, and whether that is one for what happens between turns as well; none where it was
     /// noted already, or goes another way.
-    pub(super) text: Option<(Arc<Snapshot>, bool)>,
+    pub(in crate::session) text: Option<(Arc<Snapshot>, bool)>,
 }
 
 impl Default for ContextAccount {
@@ -163,7 +163,7 @@ impl Tally {
 
     /// Notes that no turn of the client's is on its way, but for those in `is_of_client`: what is
     /// nobody's was started by codex.
-    pub(super) fn settle(&mut self, is_of_client: impl Fn(&TurnId) -> bool) {
+    pub(in crate::session) fn settle(&mut self, is_of_client: impl Fn(&TurnId) -> bool) {
         let is_codexs = |early: &mut OfTurn| early.is_codexs && !is_of_client(&early.id);
         if let Some(turn) = self.early.take_if(is_codexs) {
             self.codex_turn = Some(turn);
@@ -191,7 +191,7 @@ impl Tally {
     }
 
     /// Counts what became of a request.
-    pub(super) fn count(&mut self, about: &About, outcome: Outcome) {
+    pub(in crate::session) fn count(&mut self, about: &About, outcome: Outcome) {
         count(&mut self.requests, about.purpose, &outcome);
         if let Some(turn) = self.of_turn(about) {
             count(&mut turn.requests, about.purpose, &outcome);
@@ -229,7 +229,7 @@ impl Session {
     }
 
     /// Notes the text that a thread was opened with.
-    pub(super) fn note_opened(
+    pub(in crate::session) fn note_opened(
         &mut self,
         thread: &str,
         opened: Result<(), Full>,
@@ -246,7 +246,11 @@ impl Session {
     }
 
     /// Who gives a thread its text, in a word; with `is_given` the client, for one turn.
-    pub(super) fn source_of(&self, thread: Option<&str>, is_given: bool) -> &'static str {
+    pub(in crate::session) fn source_of(
+        &self,
+        thread: Option<&str>,
+        is_given: bool,
+    ) -> &'static str {
         let has_own = thread.is_some_and(|thread| self.registrations.thread(thread).is_some());
         match self.config.supplier {
             _ if is_given => "turn",
@@ -259,7 +263,12 @@ impl Session {
 
     /// Notes that codex has begun a turn of the client's, unless it is one that runs already: another of
     /// the client's, or one of codex's own.
-    pub(super) fn begin_turn(&mut self, thread: &ThreadId, turn: &TurnId, beginning: Beginning) {
+    pub(in crate::session) fn begin_turn(
+        &mut self,
+        thread: &ThreadId,
+        turn: &TurnId,
+        beginning: Beginning,
+    ) {
         let known = self.registry.find(thread.as_str());
         if known.is_some_and(|known| known.text_of_native(turn).is_some()) {
             return;
@@ -275,7 +284,7 @@ impl Session {
     }
 
     /// Notes the text of a turn of the client's.
-    pub(super) fn note_turns_text(
+    pub(in crate::session) fn note_turns_text(
         &mut self,
         thread: &ThreadId,
         given_for: GivenFor,
@@ -290,7 +299,7 @@ impl Session {
     }
 
     /// Notes what the text of a turn is made of that codex has started itself.
-    pub(super) fn note_native(&mut self, thread: &str, prepared: &Prepared) {
+    pub(in crate::session) fn note_native(&mut self, thread: &str, prepared: &Prepared) {
         let from = self.source_of(Some(thread), false);
         if let Some(tally) = self.registry.tally(thread) {
             // It is told of no references.

@@ -17,13 +17,13 @@ use crate::context::wish::Wish;
 use crate::session::intercept::{Ask, ClientVerdict, Patience, Prepare, Target, Then};
 use crate::session::machine::Session;
 use crate::session::own::OwnId;
-use crate::session::threads::MEMORY_TOOLS;
-use crate::session::turns::Ready;
+use crate::session::parent::threads::MEMORY_TOOLS;
+use crate::session::parent::turns::Ready;
 use crate::wire::envelope::{Envelope, member};
 
 /// Questions whose answers say which tools a thread has.
 #[derive(Debug, Default)]
-pub(super) struct ToolQuestions {
+pub(in crate::session) struct ToolQuestions {
     open: VecDeque<(OwnId, ThreadId)>,
     /// How often the answer was that a server is still starting.
     early: u32,
@@ -31,7 +31,7 @@ pub(super) struct ToolQuestions {
 
 impl Session {
     /// Whether the thread of a turn might turn its `MEMORY.md` into a pointer, for all we know.
-    pub(super) fn must_ask_for_tools(
+    pub(in crate::session) fn must_ask_for_tools(
         &self,
         Ready {
             turn,
@@ -50,7 +50,7 @@ impl Session {
         is_open && shows_it && is_unknown && !self.is_silent
     }
 
-    pub(super) fn ask_for_tools(&mut self, ready: Ready) -> ClientVerdict {
+    pub(in crate::session) fn ask_for_tools(&mut self, ready: Ready) -> ClientVerdict {
         let thread = ready.turn.thread.clone();
         let params = json!({ "threadId": thread.as_str(), "detail": "toolsAndAuthOnly" });
         let (id, question) = self.own.ask("mcpServerStatus/list", &params);
@@ -68,7 +68,11 @@ impl Session {
     }
 
     /// Goes on with the turn: with another context where the thread has the tools.
-    pub(super) fn go_on_with_tools(&mut self, line: &Bytes, ready: Ready) -> ClientVerdict {
+    pub(in crate::session) fn go_on_with_tools(
+        &mut self,
+        line: &Bytes,
+        ready: Ready,
+    ) -> ClientVerdict {
         let known = self.registry.find(ready.turn.thread.as_str());
         if known.is_some_and(|known| known.habits.memory_tools == Some(true)) {
             let wish = Wish {
@@ -82,7 +86,7 @@ impl Session {
     }
 
     /// Learns from codex's answer to a question of ours, in time or not.
-    pub(super) fn learn_tools(&mut self, id: OwnId, line: &[u8], envelope: &Envelope) {
+    pub(in crate::session) fn learn_tools(&mut self, id: OwnId, line: &[u8], envelope: &Envelope) {
         let Some(thread) = self.tools.take(id) else {
             return;
         };

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::context::turn_kind::TurnKind;
 use crate::session::machine::Session;
-use crate::session::turns::StartTurn;
+use crate::session::parent::turns::StartTurn;
 use crate::wire::envelope::member;
 use crate::wire::scan;
 
@@ -16,7 +16,12 @@ impl Session {
     /// Gives a turn the mode that its kind needs, or takes the one of a heartbeat back.
     ///
     /// A mode of the client's own is never touched.
-    pub(super) fn set_mode(&mut self, line: &Bytes, turn: &mut StartTurn, kind: TurnKind) {
+    pub(in crate::session) fn set_mode(
+        &mut self,
+        line: &Bytes,
+        turn: &mut StartTurn,
+        kind: TurnKind,
+    ) {
         let thread = turn.thread.as_str();
         let Some(told) = self.ledger.find(thread) else {
             return;

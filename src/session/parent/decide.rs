@@ -5,8 +5,8 @@ use std::sync::Arc;
 use crate::base::ids::{Generation, ThreadId, TurnId};
 use crate::base::reason::Reason;
 use crate::context::snapshot::Snapshot;
-use crate::session::registrations::Registrations;
-use crate::session::registry::{GivenFor, Registry};
+use crate::session::given::registrations::Registrations;
+use crate::session::parent::registry::{GivenFor, Registry};
 
 /// What a request without any child mark says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -15,16 +15,16 @@ use crate::context::supplier::Supplier;
 use crate::context::turn_kind::TurnKind;
 use crate::context::wish::Wish;
 use crate::control::answers::{self, Cleared};
-use crate::session::given_params::{self, Excess, shown, unknown};
+use crate::session::given::given_params::{self, Excess, shown, unknown};
+use crate::session::given::registrations::{Lifetime, Registered};
 use crate::session::intercept::{ClientVerdict, Prepare, Target};
 use crate::session::machine::{Denial, Meaning, Session};
 use crate::session::methods::RelayMethod;
-use crate::session::registrations::{Lifetime, Registered};
-use crate::session::registry::GivenFor;
+use crate::session::parent::registry::GivenFor;
 
 /// A registration that waits for its text to be put together.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct NewRegistration {
+pub(in crate::session) struct NewRegistration {
     id: RequestId,
     params: ContextSet,
 }
@@ -41,7 +41,7 @@ struct ContextSet {
 
 /// A request to the relay.
 #[derive(Debug)]
-pub(super) struct RelayCall {
+pub(in crate::session) struct RelayCall {
     name: String,
     id: RequestId,
     params: Params,
@@ -57,7 +57,7 @@ enum Params {
 
 impl RelayCall {
     /// Reads the params of a request.
-    pub(super) fn read(
+    pub(in crate::session) fn read(
         line: &[u8],
         name: String,
         id: RequestId,
@@ -75,7 +75,7 @@ impl RelayCall {
 
 impl Session {
     /// Answers a request of the relay's own name space.
-    pub(super) fn on_relay_method(&mut self, call: RelayCall) -> ClientVerdict {
+    pub(in crate::session) fn on_relay_method(&mut self, call: RelayCall) -> ClientVerdict {
         let RelayCall { name, id, params } = call;
         let Some(method) = RelayMethod::from_name(&name) else {
             let method = shown(&name);
@@ -139,12 +139,12 @@ impl Session {
     }
 
     /// Why the client can't give a context at all.
-    pub(super) fn cannot_give(&self) -> Option<Denial> {
+    pub(in crate::session) fn cannot_give(&self) -> Option<Denial> {
         (self.config.supplier == Supplier::Nobody).then_some(Denial::NoContext)
     }
 
     /// Why a context can't be kept for `thread`, or for one that is to come.
-    pub(super) fn cannot_keep(&self, thread: Option<&str>) -> Option<Denial> {
+    pub(in crate::session) fn cannot_keep(&self, thread: Option<&str>) -> Option<Denial> {
         // Those of threads that are being opened count: a client may send many before it reads an answer.
         let is_on_its_way = |meaning: &Meaning| {
             matches!(
@@ -162,7 +162,7 @@ impl Session {
     }
 
     /// Puts a registration in force, whose text was put together.
-    pub(super) fn on_registration(
+    pub(in crate::session) fn on_registration(
         &mut self,
         NewRegistration { id, params }: NewRegistration,
         prepared: Option<&Prepared>,
@@ -207,7 +207,7 @@ impl Session {
     }
 
     /// Registers a text for a thread until it is replaced or cleared.
-    pub(super) fn give_to_thread(&mut self, thread: &ThreadId, registered: Registered) {
+    pub(in crate::session) fn give_to_thread(&mut self, thread: &ThreadId, registered: Registered) {
         let text = Some(Arc::clone(&registered.snapshot));
         if let Err(full) = self.registrations.set(thread, Lifetime::Thread, registered) {
             tracing::warn!(%thread, %full, "the thread's own context is not kept");
@@ -218,7 +218,7 @@ impl Session {
     }
 
     /// Forgets what the client gave for a turn that is over.
-    pub(super) fn end_given(&mut self, thread: &str, ended: Option<Generation>) {
+    pub(in crate::session) fn end_given(&mut self, thread: &str, ended: Option<Generation>) {
         if let Some(ended) = ended {
             self.registrations.end_turn(thread, Some(&ended));
         }

@@ -6,9 +6,9 @@
 //! would end with it.
 
 use crate::context::orders::Text;
-use crate::session::ledger::Ledger;
-use crate::session::renewal::{Step, Trouble};
-use crate::session::told::{Storage, Told};
+use crate::session::instructions::ledger::Ledger;
+use crate::session::instructions::renewal::{Step, Trouble};
+use crate::session::instructions::told::{Storage, Told};
 
 /// What a thread needs before its turn.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use crate::base::bounded::BoundedMap;
 use crate::base::ids::{ThreadId, TurnId};
 use crate::base::limits::MAX_THREADS;
-use crate::session::eligibility::{AccountKind, Ineligible};
+use crate::session::route::eligibility::{AccountKind, Ineligible};
 
 /// Everything about routes that outlives a message.
 #[derive(Debug)]

@@ -9,19 +9,19 @@ use crate::base::limits::MAX_POLICY_BYTES;
 use crate::base::reason::Reason;
 use crate::context::orders::{Parts, Text};
 use crate::context::snapshot::Section;
-use crate::session::config_edit;
-use crate::session::documents::{self, Documents, profile_of_turn};
+use crate::session::instructions::documents::{self, Documents, profile_of_turn};
+use crate::session::instructions::need::Need;
+use crate::session::instructions::opening::{Base, KeptConfig, Opening, Places};
+use crate::session::instructions::renewal::{Settings, Step, Trouble};
+use crate::session::instructions::told::Told;
 use crate::session::intercept::{Ask, ClientVerdict, Patience, Then};
 use crate::session::machine::{Denial, Session};
 use crate::session::methods::{INSTRUCTIONS_MEMBER, ThreadWay};
-use crate::session::need::Need;
-use crate::session::opening::{Base, KeptConfig, Opening, Places};
 use crate::session::own::OwnId;
-use crate::session::registry::Thread;
-use crate::session::renewal::{Settings, Step, Trouble};
-use crate::session::threads::Route;
-use crate::session::told::Told;
-use crate::session::turns::Ready;
+use crate::session::parent::registry::Thread;
+use crate::session::parent::threads::Route;
+use crate::session::parent::turns::Ready;
+use crate::session::route::config_edit;
 use crate::wire::edit::{Edit, apply};
 use crate::wire::envelope::{Envelope, member, member_text};
 use crate::wire::known::Known;
@@ -29,7 +29,7 @@ use crate::wire::scan;
 
 /// A turn that waits until its thread's developer instructions are the current ones.
 #[derive(Debug, PartialEq)]
-pub(super) struct Renewing {
+pub(in crate::session) struct Renewing {
     ready: Ready,
     text: Text,
     steps: VecDeque<Step>,
@@ -44,7 +44,7 @@ pub(super) struct Renewing {
 
 impl Session {
     /// What the client asks for that a renewal must give again.
-    pub(super) fn opening(&self, line: &Bytes, route: &Route) -> Opening {
+    pub(in crate::session) fn opening(&self, line: &Bytes, route: &Route) -> Opening {
         let params = &route.thread.request.params;
         let way = route.thread.way;
         let source = member_text(line, params, &["threadId"])
@@ -93,7 +93,7 @@ impl Session {
     ///
     /// The route makes codex load a thread anew that it would have kept as it was: then the thread
     /// is given its old `config` again, where the client brings none.
-    pub(super) fn route_edit(
+    pub(in crate::session) fn route_edit(
         &self,
         line: &[u8],
         params: &Known,
@@ -115,7 +115,11 @@ impl Session {
     }
 
     /// The developer instructions that a thread is opened with.
-    pub(super) fn opening_text(route: &Route, opening: &Opening, section: Option<&str>) -> Text {
+    pub(in crate::session) fn opening_text(
+        route: &Route,
+        opening: &Opening,
+        section: Option<&str>,
+    ) -> Text {
         let is_routed = section.is_none();
         let kind = route.thread.habits.kind;
         let is_shown = route.orders.agents.as_ref().is_some_and(|agents| {
@@ -134,7 +138,7 @@ impl Session {
 
     /// Refuses developer instructions of the client's own that the relay's must go behind and can't
     /// keep.
-    pub(super) fn measure_base(opening: &Opening, text: &Text) -> Result<(), Denial> {
+    pub(in crate::session) fn measure_base(opening: &Opening, text: &Text) -> Result<(), Denial> {
         let bytes = match opening.base {
             Some(Base::TooLarge(bytes)) if text.is_ours => bytes,
             Some(Base::TooLarge(_) | Base::Kept(_)) | None => return Ok(()),
@@ -149,7 +153,7 @@ impl Session {
 
     /// Plans the edit that writes `text` into the params of a thread method, where it is any of
     /// the relay's business.
-    pub(super) fn instructions_edit(
+    pub(in crate::session) fn instructions_edit(
         &self,
         line: &Bytes,
         route: &Route,
@@ -169,7 +173,11 @@ impl Session {
     }
 
     /// Renews the developer instructions of the turn's thread where that is due.
-    pub(super) fn settle_orders(&mut self, line: &Bytes, mut ready: Ready) -> ClientVerdict {
+    pub(in crate::session) fn settle_orders(
+        &mut self,
+        line: &Bytes,
+        mut ready: Ready,
+    ) -> ClientVerdict {
         let thread = ready.turn.thread.as_str();
         let known = self.registry.find(thread);
         // What is put into a running turn would stand in the middle of it.
@@ -263,7 +271,7 @@ impl Session {
         })
     }
 
-    pub(super) fn ask_step(
+    pub(in crate::session) fn ask_step(
         &mut self,
         thread: &ThreadId,
         step: Step,
@@ -287,7 +295,7 @@ impl Session {
     }
 
     /// Goes on with a renewal once codex has answered its last step.
-    pub(super) fn on_step_answer(
+    pub(in crate::session) fn on_step_answer(
         &mut self,
         line: &Bytes,
         renewing: Renewing,
@@ -421,7 +429,7 @@ fn shows(line: &Bytes, ready: &Ready, told: &Told) -> Option<bool> {
 }
 
 /// The developer instructions of the user's configuration, in codex's answer to `config/read`.
-pub(super) fn configured_instructions(answer: &Bytes) -> Option<Base> {
+pub(in crate::session) fn configured_instructions(answer: &Bytes) -> Option<Base> {
     let envelope = Envelope::read(answer).filter(|envelope| !envelope.is_error)?;
     let path = ["config", "developer_instructions"];
     Base::read(answer, &member(answer, &envelope.result?, &path)?)

@@ -8,11 +8,11 @@ use crate::control::answers::{
     Info, Injection, Limits, Reference, Refusal, Registration, Route, RouteStatus, Status,
     ThreadStatus, Turn,
 };
-use crate::session::eligibility::{AccountKind, Ineligible};
+use crate::session::given::registrations::Registered;
 use crate::session::machine::{Denial, Session};
-use crate::session::registrations::Registered;
-use crate::session::registry::Thread;
-use crate::session::tally::{OfTurn, Tally};
+use crate::session::parent::registry::Thread;
+use crate::session::parent::tally::{OfTurn, Tally};
+use crate::session::route::eligibility::{AccountKind, Ineligible};
 
 impl Session {
     pub(super) fn info(&self) -> Info {

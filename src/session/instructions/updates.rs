@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::base::ids::ThreadId;
-use crate::session::documents::profile_of_turn;
+use crate::session::instructions::documents::profile_of_turn;
 use crate::session::intercept::ClientVerdict;
 use crate::session::machine::{Meaning, Session};
 use crate::session::reading::Request;
@@ -13,7 +13,7 @@ use crate::wire::envelope::member_text;
 
 /// What a thread was set to before a change that codex may refuse.
 #[derive(Debug)]
-pub(super) struct Before {
+pub(in crate::session) struct Before {
     thread: ThreadId,
     profile: Option<Arc<str>>,
     folder: Option<PathBuf>,
@@ -21,7 +21,7 @@ pub(super) struct Before {
 }
 
 impl Session {
-    pub(super) fn on_settings_update(
+    pub(in crate::session) fn on_settings_update(
         &mut self,
         line: &[u8],
         Request { id, params, said }: Request,
@@ -59,7 +59,7 @@ impl Session {
     }
 
     /// Takes a change back that codex has refused.
-    pub(super) fn settings_answered(&mut self, before: Before, is_ok: bool) {
+    pub(in crate::session) fn settings_answered(&mut self, before: Before, is_ok: bool) {
         if is_ok {
             return;
         }

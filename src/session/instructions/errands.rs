@@ -4,12 +4,12 @@ use bytes::Bytes;
 
 use crate::base::ids::ThreadId;
 use crate::base::limits::MAX_ERRANDS;
+use crate::session::instructions::renewal::Step;
 use crate::session::intercept::ClientVerdict;
 use crate::session::machine::{Meaning, Session};
 use crate::session::own::OwnId;
+use crate::session::parent::registry::Thread;
 use crate::session::reading::Request;
-use crate::session::registry::Thread;
-use crate::session::renewal::Step;
 use crate::session::version::CodexVersion;
 use crate::wire::envelope::member_text;
 
@@ -22,14 +22,18 @@ pub struct Errand {
 }
 
 impl Session {
-    pub(super) fn on_compact(&mut self, line: &Bytes, request: Request) -> ClientVerdict {
+    pub(in crate::session) fn on_compact(
+        &mut self,
+        line: &Bytes,
+        request: Request,
+    ) -> ClientVerdict {
         if let Some(thread) = member_text(line, &request.params, &["threadId"]) {
             self.ledger.compaction_asked(&thread);
         }
         self.on_work(line, request)
     }
 
-    pub(super) fn on_inject(
+    pub(in crate::session) fn on_inject(
         &mut self,
         line: &[u8],
         Request { id, params, .. }: Request,
@@ -42,7 +46,7 @@ impl Session {
     }
 
     /// Notes a compaction; what must be told again at once is for the driver to send.
-    pub(super) fn on_compaction(&mut self, thread: &str) {
+    pub(in crate::session) fn on_compaction(&mut self, thread: &str) {
         let version = self.client.codex_version;
         let tells_later = version.is_some_and(CodexVersion::tells_after_compaction);
         let Some(text) = self.ledger.compacted(thread, tells_later) else {
@@ -64,7 +68,7 @@ impl Session {
     }
 
     /// Whether nobody waits for the answer to a request of our own.
-    pub(super) fn is_errand(&mut self, own: OwnId) -> bool {
+    pub(in crate::session) fn is_errand(&mut self, own: OwnId) -> bool {
         let at = self.errands_asked.iter().position(|it| *it == own);
         at.map(|at| self.errands_asked.remove(at)).is_some()
     }

@@ -7,9 +7,9 @@ use crate::base::bounded::{BoundedMap, Full};
 use crate::base::ids::{Generation, ThreadId, TurnId};
 use crate::base::limits::{MAX_THREADS, MAX_TURNS};
 use crate::context::snapshot::Snapshot;
-use crate::session::admitted::{Admitted, Ticket};
-use crate::session::tally::{About, Outcome, Tally};
-use crate::session::threads::Habits;
+use crate::session::parent::admitted::{Admitted, Ticket};
+use crate::session::parent::tally::{About, Outcome, Tally};
+use crate::session::parent::threads::Habits;
 
 /// The threads that the client started, resumed or forked here.
 #[derive(Debug)]

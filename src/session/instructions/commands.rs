@@ -7,13 +7,13 @@ use serde_json::json;
 
 use crate::session::intercept::{Ask, ClientVerdict, Patience, Then};
 use crate::session::machine::Session;
-use crate::session::turns::Ready;
+use crate::session::parent::turns::Ready;
 use crate::wire::envelope::{Envelope, member};
 use crate::wire::scan::Elements;
 
 impl Session {
     /// Asks for the commands of a turn's thread before it is renewed.
-    pub(super) fn ask_for_commands(&mut self, ready: Ready) -> ClientVerdict {
+    pub(in crate::session) fn ask_for_commands(&mut self, ready: Ready) -> ClientVerdict {
         let thread = ready.turn.thread.clone();
         let params = json!({ "threadId": thread.as_str() });
         let (id, question) = self.own.ask("thread/backgroundTerminals/list", &params);
@@ -27,7 +27,7 @@ impl Session {
     }
 
     /// Goes on with the turn; without an answer no command is known to run.
-    pub(super) fn go_on_with_commands(
+    pub(in crate::session) fn go_on_with_commands(
         &mut self,
         line: &Bytes,
         mut ready: Ready,

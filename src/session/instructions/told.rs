@@ -9,14 +9,14 @@ use serde_json::{Map, Value};
 use crate::base::limits::MAX_KEPT_CONFIG_BYTES;
 use crate::context::digest::Digest;
 use crate::context::orders::Text;
-use crate::session::documents::Documents;
-use crate::session::eligibility::Ineligible;
+use crate::session::instructions::documents::Documents;
+use crate::session::instructions::opening::{Base, KeptConfig, Opening};
+use crate::session::instructions::renewal::{Step, Trouble};
+use crate::session::instructions::strays::Strays;
+use crate::session::instructions::work::Work;
 use crate::session::methods::ThreadWay;
-use crate::session::opening::{Base, KeptConfig, Opening};
 use crate::session::own::OwnId;
-use crate::session::renewal::{Step, Trouble};
-use crate::session::strays::Strays;
-use crate::session::work::Work;
+use crate::session::route::eligibility::Ineligible;
 
 /// What is known of one thread.
 #[expect(

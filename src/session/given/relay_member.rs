@@ -11,7 +11,7 @@ use crate::base::limits::MAX_POLICY_BYTES;
 use crate::context::given::Given;
 use crate::context::reference::Reference;
 use crate::context::turn_kind::TurnKind;
-use crate::session::given_params::{self, Excess};
+use crate::session::given::given_params::{self, Excess};
 use crate::wire::envelope::member;
 use crate::wire::scan::{Members, key_is};
 

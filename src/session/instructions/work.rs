@@ -10,8 +10,8 @@ use bytes::Bytes;
 use crate::base::ids::ThreadId;
 use crate::session::intercept::ClientVerdict;
 use crate::session::machine::{Meaning, Session};
+use crate::session::parent::registry::Thread;
 use crate::session::reading::Request;
-use crate::session::registry::Thread;
 use crate::wire::envelope::{Envelope, member_text};
 use crate::wire::known::Known;
 
@@ -52,7 +52,7 @@ impl Work {
 }
 
 impl Session {
-    pub(super) fn on_work(&mut self, line: &[u8], request: Request) -> ClientVerdict {
+    pub(in crate::session) fn on_work(&mut self, line: &[u8], request: Request) -> ClientVerdict {
         let Request { id, params, .. } = request;
         let thread = member_text(line, &params, &["threadId"]).and_then(ThreadId::new);
         let meaning = thread.map_or(Meaning::Other, |thread| {
@@ -64,7 +64,7 @@ impl Session {
     }
 
     /// Learns whether codex begins what it was asked for.
-    pub(super) fn work_answered(&mut self, thread: &ThreadId, is_ok: bool) {
+    pub(in crate::session) fn work_answered(&mut self, thread: &ThreadId, is_ok: bool) {
         if !is_ok {
             self.ledger.work(thread.as_str(), Work::refuse);
         }
@@ -72,7 +72,7 @@ impl Session {
 
     /// Whether a turn has started on a thread while a renewal asked codex how it is, by codex's `answer`:
     /// then the renewal ends there.
-    pub(super) fn is_at_work(&mut self, thread: &ThreadId, answer: &Bytes) -> bool {
+    pub(in crate::session) fn is_at_work(&mut self, thread: &ThreadId, answer: &Bytes) -> bool {
         let thread = thread.as_str();
         let known = self.registry.find(thread);
         let is_running = known.is_some_and(Thread::is_running);
@@ -91,7 +91,7 @@ impl Session {
     }
 
     /// Learns whether codex pursues a goal on a thread.
-    pub(super) fn learn_goal(&mut self, line: &[u8], params: &Known, thread: &str) {
+    pub(in crate::session) fn learn_goal(&mut self, line: &[u8], params: &Known, thread: &str) {
         let status = member_text(line, params, &["goal", "status"]);
         let is_active = status.as_deref() == Some("active");
         self.ledger.work(thread, |work| work.set_goal(is_active));

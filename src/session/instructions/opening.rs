@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::base::ids::ThreadId;
 use crate::base::limits::{MAX_KEPT_CONFIG_BYTES, MAX_POLICY_BYTES};
-use crate::session::documents::Documents;
+use crate::session::instructions::documents::Documents;
 use crate::session::methods::{INSTRUCTIONS_MEMBER, ThreadWay};
 use crate::wire::envelope::{member, member_text, text};
 use crate::wire::known::Place;

@@ -15,8 +15,8 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 
 use crate::context::orders::Text;
-use crate::session::opening::KeptConfig;
-use crate::session::told::Told;
+use crate::session::instructions::opening::KeptConfig;
+use crate::session::instructions::told::Told;
 use crate::wire::envelope::member;
 use crate::wire::known::Place;
 use crate::wire::{literal, scan};
