@@ -126,9 +126,10 @@ pub const MAX_METADATA_BYTES: usize = 1_048_576;
 /// may wait for a codex that doesn't read.
 pub const MAX_HEAD_BYTES: usize = 1_048_576 + 131_072;
 
-/// One read from a connection. / Enough that the calls don't count, and still in the cache when it
-/// is written.
-pub const CONNECTION_READ_BYTES: u64 = 131_072;
+/// One read from a connection. / Enough that the calls and the peer's wake-ups don't count, and still in
+/// the cache when it is written. A little below 256 KiB: a read that fills its buffer makes the library
+/// double it.
+pub const CONNECTION_READ_BYTES: u64 = 258_048;
 
 /// Of an answer so much is gathered before its head goes to codex, where it is here already. / A short
 /// answer then takes one write.
