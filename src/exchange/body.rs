@@ -48,13 +48,17 @@ impl Body {
         self.first = members.position();
         while let Some(member) = members.next_member()? {
             self.is_empty = false;
-            if scan::key_is(bytes, &member.key, "instructions") {
-                self.instructions.count += 1;
-                self.instructions.last = Some(member.value);
-            } else if scan::key_is(bytes, &member.key, "client_metadata") {
-                self.metadata.push(member.value);
-            } else if scan::key_is(bytes, &member.key, "type") {
-                self.is_create |= text(bytes, &member.value).as_deref() == Some("response.create");
+            match &*scan::name(bytes, &member.key) {
+                b"instructions" => {
+                    self.instructions.count += 1;
+                    self.instructions.last = Some(member.value);
+                }
+                b"client_metadata" => self.metadata.push(member.value),
+                b"type" => {
+                    let text = text(bytes, &member.value);
+                    self.is_create |= text.as_deref() == Some("response.create");
+                }
+                _ => {}
             }
         }
         if start > 0 {

@@ -18,7 +18,7 @@ use crate::session::parent::tally::{About, Counted};
 use crate::wire::envelope::text;
 use crate::wire::headers::{PARENT_THREAD, SUBAGENT, TURN_METADATA};
 use crate::wire::literal;
-use crate::wire::scan::{Members, ScanError, is_null, key_is, string_within};
+use crate::wire::scan::{self, Members, ScanError, is_null, string_within};
 
 /// What a request is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -210,7 +210,8 @@ impl Identity {
     fn read_client_metadata(&mut self, bytes: &[u8], at: usize) -> Result<(), ScanError> {
         let mut members = Members::at(bytes, at)?;
         while let Some(member) = members.next_member()? {
-            let is = |name| key_is(bytes, &member.key, name);
+            let name = scan::name(bytes, &member.key);
+            let is = |wanted: &str| *name == *wanted.as_bytes();
             if is(TURN_METADATA) {
                 self.read_string(bytes, &member.value);
             } else if is(SUBAGENT) || is(PARENT_THREAD) {
@@ -235,11 +236,13 @@ impl Identity {
     /// make longer on its way.
     fn read_string(&mut self, bytes: &[u8], value: &Range<usize>) {
         let within = string_within(bytes, value).and_then(|within| bytes.get(within));
-        match within.map(literal::length) {
+        // A text is never longer than what stands for it.
+        let long = within.filter(|within| within.len() > MAX_METADATA_BYTES);
+        match long.map(literal::length) {
             Some(Ok(length)) if length > MAX_METADATA_BYTES => {
                 self.too_long = self.too_long.max(Some(length));
             }
-            Some(Ok(_)) if let Some(metadata) = text(bytes, value) => {
+            None | Some(Ok(_)) if let Some(metadata) = text(bytes, value) => {
                 self.in_body = true;
                 self.read_metadata(metadata.as_bytes());
             }
@@ -259,7 +262,8 @@ impl Identity {
     fn read_members(&mut self, metadata: &[u8]) -> Result<(), ScanError> {
         let mut members = Members::at(metadata, 0)?;
         while let Some(member) = members.next_member()? {
-            let is = |name| key_is(metadata, &member.key, name);
+            let name = scan::name(metadata, &member.key);
+            let is = |wanted: &str| *name == *wanted.as_bytes();
             let value = || text(metadata, &member.value);
             if is("parent_thread_id") || is("subagent_kind") {
                 let value = value();

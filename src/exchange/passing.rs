@@ -15,7 +15,7 @@ use crate::exchange::classify::{Class, Identity};
 use crate::exchange::instructions::splice;
 use crate::session::parent::decide::ParentRequest;
 use crate::wire::edit::pieces;
-use crate::wire::scan::{Found, key_is};
+use crate::wire::scan::{self, Found};
 use crate::wire::walk::{Event, Walk};
 
 /// One body on its way.
@@ -263,7 +263,8 @@ impl Passing {
 
 impl Member {
     fn called(key: &[u8]) -> Self {
-        let is = |name| key_is(key, &(0..key.len()), name);
+        let name = scan::name(key, &(0..key.len()));
+        let is = |wanted: &str| *name == *wanted.as_bytes();
         if is("instructions") {
             Self::Instructions
         } else if is("client_metadata") {

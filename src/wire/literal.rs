@@ -11,7 +11,7 @@ pub struct LiteralError;
 ///
 /// Bytes that aren't UTF-8 and escapes of half a surrogate pair are an error.
 pub fn unescape(raw: &[u8]) -> Result<String, LiteralError> {
-    if !raw.contains(&b'\\') {
+    if memchr::memchr(b'\\', raw).is_none() {
         return std::str::from_utf8(raw)
             .map(str::to_owned)
             .map_err(|_| LiteralError);

@@ -3,6 +3,7 @@
 //! The scanner validates what it passes over (RFC 8259) except that the text is UTF-8, which only
 //! the reader of a string needs to know. Duplicate members are all reported, in order.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use crate::base::limits::MAX_JSON_DEPTH;
@@ -177,9 +178,8 @@ pub(super) fn each_called<'n>(
     mut tell: impl FnMut(usize, Range<usize>),
 ) -> Result<(), ScanError> {
     while let Some(member) = members.next_member()? {
-        let at = names
-            .clone()
-            .position(|name| key_is(text, &member.key, name));
+        let name = name(text, &member.key);
+        let at = names.clone().position(|wanted| *name == *wanted.as_bytes());
         if let Some(at) = at {
             tell(at, member.value);
         }
@@ -187,13 +187,21 @@ pub(super) fn each_called<'n>(
     Ok(())
 }
 
-/// Whether the name between the quotes at `key` reads as `name`, escapes resolved.
-pub fn key_is(text: &[u8], key: &Range<usize>, name: &str) -> bool {
+/// The name between the quotes at `key`, escapes resolved; empty where it isn't text.
+pub fn name<'a>(text: &'a [u8], key: &Range<usize>) -> Cow<'a, [u8]> {
     let raw = text.get(key.clone()).unwrap_or_default();
-    if !raw.contains(&b'\\') {
-        return raw == name.as_bytes();
+    if memchr::memchr(b'\\', raw).is_none() {
+        return raw.into();
     }
-    literal::unescape(raw).is_ok_and(|text| text == name)
+    literal::unescape(raw)
+        .unwrap_or_default()
+        .into_bytes()
+        .into()
+}
+
+/// Whether the name between the quotes at `key` reads as `wanted`, escapes resolved.
+pub fn key_is(text: &[u8], key: &Range<usize>, wanted: &str) -> bool {
+    *name(text, key) == *wanted.as_bytes()
 }
 
 /// Checks that nothing but white space follows byte `at`.
