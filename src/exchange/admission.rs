@@ -60,14 +60,10 @@ impl Gate {
         uri: &'a Uri,
         headers: &HeaderMap,
     ) -> Result<Admitted<'a>, NotFound> {
-        let hosts: Vec<&[u8]> = headers
-            .get_all(HOST)
-            .iter()
-            .map(HeaderValue::as_bytes)
-            .collect();
-        let foreign = method == Method::CONNECT
-            || uri.authority().is_some()
-            || hosts != [self.authority.as_bytes()];
+        let is_host = |host: &HeaderValue| host.as_bytes() == self.authority.as_bytes();
+        let mut hosts = headers.get_all(HOST).iter();
+        let is_ours = hosts.next().is_some_and(is_host) && hosts.next().is_none();
+        let foreign = method == Method::CONNECT || uri.authority().is_some() || !is_ours;
         if foreign || headers.contains_key(ORIGIN) {
             return Err(NotFound);
         }
@@ -101,9 +97,14 @@ impl fmt::Display for NotFound {
 
 /// Whether a path could mean another one to somebody behind us.
 fn is_devious(path: &str) -> bool {
-    let lower = path.to_ascii_lowercase();
-    let encoded = ["%00", "%2e", "%2f", "%5c", "\\", "//"];
-    encoded.iter().any(|trick| lower.contains(trick))
+    let is_encoded = path.contains('%') && {
+        let lower = path.to_ascii_lowercase();
+        let encoded = ["%00", "%2e", "%2f", "%5c"];
+        encoded.iter().any(|trick| lower.contains(trick))
+    };
+    is_encoded
+        || path.contains('\\')
+        || path.as_bytes().windows(2).any(|pair| pair == b"//")
         || path
             .split('/')
             .filter_map(|segment| segment.split(';').next())

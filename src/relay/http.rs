@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, HeaderValue, UPGRADE};
+use http::header::{CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, HeaderValue, UPGRADE};
 use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
@@ -34,7 +34,8 @@ use crate::upstream::client::{OutBody, Usage};
 use crate::upstream::destination::Base;
 use crate::wire::headers::{ACCOUNT_ROUTING, CHATGPT_ACCOUNT, end_to_end, inner_coding};
 
-/// Answers one request of codex.
+/// Answers one request, those of codex once `place` is there for its connection. A stranger's
+/// connection is closed.
 ///
 /// # Errors
 /// None: what fails is told to codex, or its connection is cut.
@@ -42,13 +43,18 @@ pub async fn exchange(
     relay: Arc<Relay>,
     request: Request<Incoming>,
     hand_over: mpsc::Sender<Pump>,
+    place: impl Future<Output = ()>,
 ) -> Result<Response<OutBody>, Infallible> {
     let (parts, mut body) = request.into_parts();
     let admitted = relay.gate.admit(&parts.method, &parts.uri, &parts.headers);
     let Ok(admitted) = admitted else {
         tracing::debug!("request of a stranger refused");
-        return Ok(empty(StatusCode::NOT_FOUND));
+        let mut response = empty(StatusCode::NOT_FOUND);
+        let close = HeaderValue::from_static("close");
+        response.headers_mut().insert(CONNECTION, close);
+        return Ok(response);
     };
+    place.await;
     if let Some(coding) = inner_coding(&parts.headers) {
         drain(&mut body).await;
         return Ok(refused(&Refusal::transfer_coding(&coding)));

@@ -6,7 +6,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use ::http::header::{CONNECTION, HeaderValue};
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -189,18 +188,7 @@ async fn connection(stream: TcpStream, relay: Arc<Relay>, seat: Arc<Seat>) {
         let relay = Arc::clone(&relay);
         let hand_over = hand_over.clone();
         let seat = Arc::clone(&seat);
-        let (method, uri, headers) = (request.method(), request.uri(), request.headers());
-        let is_codex = relay.gate.admit(method, uri, headers).is_ok();
-        async move {
-            if is_codex {
-                seat.take().await;
-                return http::exchange(relay, request, hand_over).await;
-            }
-            let mut response = http::exchange(relay, request, hand_over).await?;
-            let close = HeaderValue::from_static("close");
-            response.headers_mut().insert(CONNECTION, close);
-            Ok(response)
-        }
+        async move { http::exchange(relay, request, hand_over, seat.take()).await }
     });
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())
