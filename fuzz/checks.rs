@@ -202,7 +202,7 @@ pub(crate) fn check_head(data: &[u8]) {
         }
     }
     let _ = Identity::from_headers(&headers).class();
-    let onward = end_to_end(&headers);
+    let onward = end_to_end(headers.clone());
     for name in [
         "connection",
         "keep-alive",

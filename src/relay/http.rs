@@ -32,7 +32,7 @@ use crate::session::parent::tally::{About, Outcome};
 use crate::upstream::calls::Call;
 use crate::upstream::client::{OutBody, Usage};
 use crate::upstream::destination::Base;
-use crate::wire::headers::{ACCOUNT_ROUTING, CHATGPT_ACCOUNT, end_to_end, inner_coding};
+use crate::wire::headers::{ACCOUNT_ROUTING, CHATGPT_ACCOUNT, inner_coding};
 
 /// Answers one request, those of codex once `place` is there for its connection. A stranger's
 /// connection is closed.
@@ -102,14 +102,18 @@ fn destination(relay: &Relay, headers: &HeaderMap) -> (Base, Option<HeaderValue>
 }
 
 /// Passes a request on unread, whatever its size: only model requests have a bound.
-async fn pass(relay: &Relay, onward: Onward, body: Incoming) -> Result<Response<OutBody>, Refusal> {
-    let headers = end_to_end(&onward.parts.headers);
+async fn pass(
+    relay: &Relay,
+    mut onward: Onward,
+    body: Incoming,
+) -> Result<Response<OutBody>, Refusal> {
     let body = if http_body::Body::is_end_stream(&body) {
         Outgoing::Nothing
     } else {
         let body = Upload::new(body, &onward.parts);
         Outgoing::Once(body.map_err(Into::into).boxed_unsync())
     };
+    let headers = onward.take_headers();
     let response = onward.send(relay, body, Usage::Exchange, headers).await?;
     Ok(back(response).await)
 }
@@ -251,7 +255,7 @@ async fn packed_in_passing(
 /// Sends a body that is here as a whole.
 async fn send_held(
     relay: &Relay,
-    onward: Onward,
+    mut onward: Onward,
     ready: Ready,
 ) -> Result<Response<OutBody>, Refusal> {
     let Ready {
@@ -259,7 +263,7 @@ async fn send_held(
         trailers,
         shares,
     } = ready;
-    let mut headers = end_to_end(&onward.parts.headers);
+    let mut headers = onward.take_headers();
     let size: usize = pieces.iter().map(Bytes::len).sum();
     if headers.contains_key(CONTENT_LENGTH) {
         headers.insert(CONTENT_LENGTH, HeaderValue::from(size));
@@ -312,7 +316,7 @@ async fn spliced(
 /// Passes a model request on unread, as long as it is within the bound.
 async fn pass_counted(
     relay: &Relay,
-    onward: Onward,
+    mut onward: Onward,
     mut body: Incoming,
 ) -> Result<Response<OutBody>, Refusal> {
     let announced = http_body::Body::size_hint(&body).exact();
@@ -321,8 +325,8 @@ async fn pass_counted(
         drain(&mut body).await;
         return Err(Refusal::too_large(Measured::Body, bytes));
     }
-    let headers = end_to_end(&onward.parts.headers);
     let (body, mut over) = Counted::new(Upload::new(body, &onward.parts));
+    let headers = onward.take_headers();
     let sent = onward.send(
         relay,
         Outgoing::Once(body.boxed_unsync()),

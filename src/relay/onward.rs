@@ -22,14 +22,14 @@ use crate::upstream::bearer::{Bearer, BearerError};
 use crate::upstream::client::{OutBody, Usage, never};
 use crate::upstream::destination::Base;
 use crate::upstream::fault::{Fault, Hop};
-use crate::wire::headers::wants_trailers;
+use crate::wire::headers::{end_to_end, wants_trailers};
 
 /// A request on its way, its URL that of the upstream.
 #[derive(Clone, Debug)]
 pub struct Onward {
     /// The upstream.
     pub base: Base,
-    /// The head, still with the headers of codex's hop.
+    /// The head; its headers are those of codex's hop, until they are taken.
     pub parts: Parts,
 }
 
@@ -86,6 +86,17 @@ impl Outgoing {
 }
 
 impl Onward {
+    /// Takes the headers that go on.
+    pub(super) fn take_headers(&mut self) -> HeaderMap {
+        let headers = std::mem::take(&mut self.parts.headers);
+        let wants_trailers = wants_trailers(&headers);
+        let mut kept = end_to_end(headers);
+        if wants_trailers {
+            kept.insert(TE, HeaderValue::from_static("trailers"));
+        }
+        kept
+    }
+
     /// Sends the request with `body` and gives the response as it comes.
     ///
     /// Where the relay brings the credential, a 401 is answered once with another one, if there is one
@@ -138,9 +149,6 @@ impl Onward {
         if is_bodiless && body.size_hint().exact().is_none() {
             // The library would leave it out.
             headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
-        }
-        if wants_trailers(&parts.headers) {
-            headers.insert(TE, HeaderValue::from_static("trailers"));
         }
         parts.headers = headers;
         parts.extensions.remove::<hyper::upgrade::OnUpgrade>();

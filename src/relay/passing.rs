@@ -29,7 +29,7 @@ use crate::relay::reply::back;
 use crate::relay::upload::Upload;
 use crate::session::parent::decide::Decision;
 use crate::upstream::client::{OutBody, Usage};
-use crate::wire::headers::{TURN_METADATA, end_to_end};
+use crate::wire::headers::TURN_METADATA;
 
 /// Begins with a body that can be edited in passing: plain, large, of a known length, and with headers
 /// that say all that decides; gives the size of its text as well. Others are read whole.
@@ -168,15 +168,16 @@ pub(super) async fn hold(
 /// Passes `body` on with its edit.
 pub(super) async fn pass(
     relay: &Relay,
-    onward: Onward,
+    mut onward: Onward,
     body: Incoming,
     ready: Ready,
 ) -> Result<Response<OutBody>, Refusal> {
-    let mut headers = end_to_end(&onward.parts.headers);
+    let inner = Some(Upload::new(body, &onward.parts));
+    let mut headers = onward.take_headers();
     headers.insert(CONTENT_LENGTH, HeaderValue::from(ready.size));
     let (stopped, mut stop) = oneshot::channel();
     let spliced = Spliced {
-        inner: Some(Upload::new(body, &onward.parts)),
+        inner,
         passing: ready.passing,
         out: ready.out,
         left: ready.size,

@@ -15,7 +15,7 @@ use crate::wire::headers::{RELAY_REASON, end_to_end, inner_coding};
 /// An upstream's response on its way to codex: status, headers and bytes as they come.
 pub(super) async fn back(response: Response<Incoming>) -> Response<OutBody> {
     let (mut parts, body) = response.into_parts();
-    parts.headers = passed_on(&parts.headers);
+    parts.headers = passed_on(parts.headers);
     parts.version = http::Version::HTTP_11;
     if parts.status == StatusCode::NOT_MODIFIED
         && let Some(length) = length(&parts.headers)
@@ -27,16 +27,17 @@ pub(super) async fn back(response: Response<Incoming>) -> Response<OutBody> {
 }
 
 /// The headers of a response that go on to codex.
-pub(super) fn passed_on(headers: &HeaderMap) -> HeaderMap {
+pub(super) fn passed_on(headers: HeaderMap) -> HeaderMap {
+    let coding = inner_coding(&headers).and_then(|it| HeaderValue::try_from(it).ok());
+    let is_chunked = headers.contains_key(TRANSFER_ENCODING);
     let mut kept = end_to_end(headers);
-    if headers.contains_key(TRANSFER_ENCODING) {
+    if is_chunked {
         // Of the two the chunks are true (RFC 9112, section 6.3).
         kept.remove(CONTENT_LENGTH);
     }
     if let Some(length) = several(&kept) {
         kept.insert(CONTENT_LENGTH, length);
     }
-    let coding = inner_coding(headers).and_then(|it| HeaderValue::try_from(it).ok());
     if let Some(coding) = coding {
         // The bytes go on as they came, so what they are must be told.
         kept.insert(TRANSFER_ENCODING, coding);

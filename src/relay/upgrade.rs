@@ -27,7 +27,7 @@ use crate::relay::reply::{back, passed_on, refused};
 use crate::relay::websocket::pass;
 use crate::session::machine::SocketWish;
 use crate::upstream::client::{OutBody, Usage, never};
-use crate::wire::headers::{MAX_MESSAGE, UPSTREAM_STATUS, end_to_end};
+use crate::wire::headers::{MAX_MESSAGE, UPSTREAM_STATUS};
 
 /// Answers a handshake of codex with what the upstream answers to it.
 ///
@@ -51,7 +51,7 @@ pub async fn upgrade(
         SocketWish::Http => return plain(StatusCode::UPGRADE_REQUIRED, TOO_LONG),
         SocketWish::Insertions { text } => text,
     };
-    let mut headers = end_to_end(&onward.parts.headers);
+    let mut headers = onward.take_headers();
     headers.remove(SEC_WEBSOCKET_EXTENSIONS);
     ask_for_upgrade(&mut headers);
     let answered = onward
@@ -93,7 +93,7 @@ pub async fn tunnel(
     let (Some(on_codex), Some(asked)) = (on_codex, asked) else {
         return plain(StatusCode::BAD_REQUEST, "not a handshake");
     };
-    let mut headers = end_to_end(&onward.parts.headers);
+    let mut headers = onward.take_headers();
     headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
     headers.insert(UPGRADE, asked.clone());
     let answered = onward
@@ -162,8 +162,9 @@ async fn refusal_of_upstream(response: Response<Incoming>) -> Response<OutBody> 
     let (parts, body) = response.into_parts();
     let body = peek(body, MAX_REFUSAL_BODY_BYTES).await;
     if judge_refusal(status, Some(&body)) == Verdict::Pass {
+        let mut parts = parts;
+        parts.headers = passed_on(parts.headers);
         let mut answer = Response::from_parts(parts, Full::new(body).map_err(never).boxed_unsync());
-        *answer.headers_mut() = passed_on(answer.headers());
         // What was read is the whole body, or all that codex would look at.
         answer.headers_mut().remove(CONTENT_LENGTH);
         return answer;

@@ -2,7 +2,7 @@
 
 use http::HeaderMap;
 use http::header::{
-    CONNECTION, EXPECT, HOST, HeaderName, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE,
+    CONNECTION, EXPECT, HOST, HeaderName, HeaderValue, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE,
     TRANSFER_ENCODING, UPGRADE,
 };
 
@@ -24,30 +24,42 @@ pub const ACCOUNT_ROUTING: &str = "x-openai-account-routing-override";
 /// Why the relay itself refused a request.
 pub const RELAY_REASON: &str = "x-codex-relay-reason";
 
-/// Copies what goes on to the next hop, in its order and with its repeats.
+/// Keeps what goes on to the next hop, in its order and with its repeats.
 ///
 /// Left out is what belongs to the hop that the message came over (RFC 9110, section 7.6.1), also
 /// `Host` and `Transfer-Encoding`, because name and framing are those of the next hop, and `Expect`,
 /// which is answered here. `Trailer` stays, as
 /// trailers do.
-pub fn end_to_end(headers: &HeaderMap) -> HeaderMap {
-    let named: Vec<&str> = headers
-        .get_all(CONNECTION)
+pub fn end_to_end(headers: HeaderMap) -> HeaderMap {
+    let connection: Vec<HeaderValue> = headers.get_all(CONNECTION).iter().cloned().collect();
+    let named: Vec<&str> = connection
         .iter()
         .filter_map(|value| value.to_str().ok())
         .flat_map(|value| value.split(','))
         .map(str::trim)
         .collect();
-    let mut kept = HeaderMap::with_capacity(headers.len());
-    for (name, value) in headers {
-        let one_hop = ONE_HOP.contains(name)
+    let is_one_hop = |name: &HeaderName| {
+        ONE_HOP.contains(name)
             || ["keep-alive", "proxy-connection"].contains(&name.as_str())
             || named
                 .iter()
-                .any(|other| name.as_str().eq_ignore_ascii_case(other));
-        if !one_hop {
-            kept.append(name.clone(), value.clone());
-        }
+                .any(|other| name.as_str().eq_ignore_ascii_case(other))
+    };
+    let mut kept = HeaderMap::with_capacity(headers.len());
+    let has_repeats = headers.keys_len() < headers.len();
+    // The name of several values stands with the first of them alone.
+    let mut last = None;
+    for (name, value) in headers {
+        let goes_on = match name {
+            Some(name) => (!is_one_hop(&name)).then_some(name),
+            None => last.take(),
+        };
+        let Some(name) = goes_on else {
+            last = None;
+            continue;
+        };
+        last = has_repeats.then(|| name.clone());
+        kept.append(name, value);
     }
     kept
 }
@@ -120,6 +132,8 @@ mod tests {
         let mut headers = HeaderMap::new();
         for (name, value) in [
             ("connection", "keep-alive, X-Private"),
+            ("te", "trailers"),
+            ("te", "deflate"),
             ("keep-alive", "5"),
             ("x-private", "1"),
             ("transfer-encoding", "chunked"),
@@ -130,7 +144,7 @@ mod tests {
         ] {
             headers.append(name, value.parse().unwrap());
         }
-        let kept = end_to_end(&headers);
+        let kept = end_to_end(headers);
         let left: Vec<&str> = kept.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(
             left,
