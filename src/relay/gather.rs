@@ -1,6 +1,7 @@
 //! What of an answer is here already goes to codex in one piece.
 
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -9,7 +10,6 @@ use futures_util::FutureExt as _;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use tokio::task::yield_now;
 
 use crate::base::limits::GATHERED_BYTES;
 use crate::upstream::client::OutBody;
@@ -48,7 +48,7 @@ pub(super) async fn gathered(mut body: Incoming) -> OutBody {
                 break;
             }
             has_waited = true;
-            yield_now().await;
+            others_first().await;
             continue;
         };
         let Some(frame) = frame else {
@@ -64,6 +64,20 @@ pub(super) async fn gathered(mut body: Incoming) -> OutBody {
     }
     gathered.rest = Some(body);
     gathered.map_err(Into::into).boxed_unsync()
+}
+
+/// Has the tasks that are ready run once. The runtime's own yielding would also ask the system for news,
+/// which costs more than all of this.
+async fn others_first() {
+    let mut had_their_turn = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut had_their_turn, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 fn length_of(frame: &Result<Frame<Bytes>, hyper::Error>) -> u64 {
