@@ -79,8 +79,9 @@ pub async fn read(begun: Begun, mut body: Incoming, budget: &Budget) -> Result<W
         drain(&mut body).await;
         return Err(ReadError::Busy);
     };
-    let mut whole = BytesMut::with_capacity(expected.unwrap_or(0));
+    let mut whole = BytesMut::new();
     for part in begun.parts {
+        whole.reserve(expected.unwrap_or(0).saturating_sub(whole.len()));
         whole.extend_from_slice(&part);
     }
     let mut trailers = begun.trailers;
@@ -97,6 +98,17 @@ pub async fn read(begun: Begun, mut body: Incoming, budget: &Budget) -> Result<W
             drop(whole);
             let bytes = so_far + drain(&mut body).await;
             return Err(ReadError::TooLarge { bytes });
+        }
+        if whole.is_empty() {
+            if expected == Some(data.len()) {
+                // All in one part, as short ones come: nothing is put together.
+                return Ok(Whole {
+                    bytes: data,
+                    trailers,
+                    share,
+                });
+            }
+            whole.reserve(expected.unwrap_or(0));
         }
         whole.extend_from_slice(&data);
     }
