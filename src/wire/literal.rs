@@ -16,11 +16,38 @@ pub fn unescape(raw: &[u8]) -> Result<String, LiteralError> {
             .map(str::to_owned)
             .map_err(|_| LiteralError);
     }
+    if let Some(text) = with_letters_resolved(raw) {
+        return String::from_utf8(text).map_err(|_| LiteralError);
+    }
     let mut quoted = Vec::with_capacity(raw.len() + 2);
     quoted.push(b'"');
     quoted.extend_from_slice(raw);
     quoted.push(b'"');
     serde_json::from_slice(&quoted).map_err(|_| LiteralError)
+}
+
+/// Resolves the escapes of one letter, in which JSON stands within a string, faster than the library;
+/// `None` where there are others.
+fn with_letters_resolved(raw: &[u8]) -> Option<Vec<u8>> {
+    let mut text = Vec::with_capacity(raw.len());
+    let mut rest = raw;
+    while let Some(at) = memchr::memchr(b'\\', rest) {
+        let (before, escape) = rest.split_at(at);
+        let (letter, after) = escape.get(1..)?.split_first()?;
+        text.extend_from_slice(before);
+        text.push(match letter {
+            b'"' | b'\\' | b'/' => *letter,
+            b'n' => b'\n',
+            b't' => b'\t',
+            b'r' => b'\r',
+            b'b' => 0x08,
+            b'f' => 0x0C,
+            _ => return None,
+        });
+        rest = after;
+    }
+    text.extend_from_slice(rest);
+    Some(text)
 }
 
 /// How many bytes of text [`unescape`] would give, which are never put together.
@@ -92,6 +119,12 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn escapes_are_read_as_the_library_reads_them(raw in r#"([a-z\u{e9}]|\\[nrtbf"\\/]|\\u00e9){0,20}(\\[xu]?)?"#) {
+            let text: Result<String, _> = serde_json::from_str(&format!("\"{raw}\""));
+            prop_assert_eq!(unescape(raw.as_bytes()).ok(), text.ok());
+        }
+
         #[test]
         fn length_is_that_of_the_text(raw in r#"([a-z\u{e9}\u{1F600}]|\\[nrt"\\/]|\\u00[4-9e][1-9a-f]|\\ud83d\\ude0[0-9]|\\u20aC){0,20}"#) {
             let text = unescape(raw.as_bytes()).unwrap();
