@@ -317,6 +317,9 @@ pub const MAX_POLICY_BYTES: usize = 262_144;
 /// says of a thread's settings.
 pub const MAX_KEPT_CONFIG_BYTES: usize = 65_536;
 
+/// Characters of an error of codex's that stand in one of ours.
+pub const MAX_SAID_CHARS: usize = 300;
+
 /// MCP servers whose start is followed, for each thread and side; further ones are shown as codex tells
 /// them.
 pub const MAX_STARTING_SERVERS: usize = 32;

@@ -206,8 +206,10 @@ pub fn error(denial: &Denial) -> Value {
             let words = format!("{fault}; {MEND_POLICY}");
             wrong(INVALID_PARAMS, &words, Some(Reason::ContextUnavailable))
         }
-        Denial::PolicyChange(trouble) => {
-            let words = format!("{NOT_RENEWED}: {trouble}");
+        Denial::PolicyChange { trouble, said } => {
+            let said = said.as_ref();
+            let said = said.map_or_else(String::new, |said| format!(" (codex said: {said})"));
+            let words = format!("{NOT_RENEWED}: {trouble}{said}");
             let reason = Some(Reason::PolicyChangeUnsupported);
             wrong(INVALID_PARAMS, &words, reason)
         }

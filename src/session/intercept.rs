@@ -22,6 +22,7 @@ use crate::session::parent::turns::{Delivering, Ready, StartTurn};
 use crate::session::reading::{ClientLine, Content, Request};
 use crate::session::route::asking::Asking;
 use crate::session::route::eligibility::Ineligible;
+use crate::session::route::rejoin::Rejoining;
 use crate::session::warnings;
 use crate::wire::edit::Edit;
 use crate::wire::envelope::{member, member_text, text};
@@ -116,6 +117,8 @@ pub(super) enum Then {
     Count(Box<Ready>),
     /// The turn starts once its thread's developer instructions are the current ones.
     Renew(Box<Renewing>),
+    /// The client returns to a thread, which codex still has or has not.
+    Rejoin(Box<Rejoining>),
     /// The thread is routed, unless something speaks against it.
     Route(Asking),
     /// The turn goes on, with tools for the memory or without.
@@ -297,6 +300,7 @@ impl Session {
             }
             Then::Count(ready) => self.go_on_with_commands(line, *ready, answer),
             Then::Renew(renewing) => self.on_step_answer(line, *renewing, answer),
+            Then::Rejoin(rejoining) => self.go_on_with_loaded(line, *rejoining, answer),
             Then::Route(asking) => self.on_route_answer(line, asking, answer),
             Then::Remember(ready) => self.go_on_with_tools(line, *ready),
             Then::Start(delivering) => self.start_delivered(line, delivering, answer),
@@ -324,7 +328,10 @@ impl Session {
             ClientMethod::Initialize => self.on_initialize(line, request),
             ClientMethod::Inject => self.on_inject(line, request),
             ClientMethod::Interrupt => self.on_interrupt(line, request),
-            ClientMethod::Thread(way) => self.on_thread(line, way, request, member),
+            ClientMethod::Thread(way) => match self.may_rejoin(line, way, &request) {
+                Some(thread) => self.ask_whether_loaded(request, member, thread),
+                None => self.on_thread(line, (way, false), request, member),
+            },
             ClientMethod::TurnStart => self.on_turn_start(line, request, member),
             ClientMethod::TurnSteer => self.on_turn_steer(line, request),
             ClientMethod::Settings => self.on_settings_update(line, request),

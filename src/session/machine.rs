@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use crate::base::ids::{ThreadId, TurnId};
+use crate::base::ids::{RequestId, ThreadId, TurnId};
 use crate::base::limits::{MAX_OPEN_REQUESTS, MAX_THREADS};
 use crate::base::reason::Reason;
 use crate::context::compose::Prepared;
@@ -84,6 +84,8 @@ pub struct Session {
     pub(super) registry: Registry,
     pub(super) registrations: Registrations,
     pub(super) pending: Pending<Meaning>,
+    /// Requests that stay behind others; their number has the bound of the lines that are held.
+    pub(super) held: Vec<RequestId>,
     pub(super) own: OwnRequests,
     pub(super) delivery: Delivery,
     pub(super) ledger: Ledger,
@@ -231,7 +233,12 @@ pub enum Denial {
         fault: String,
     },
     /// The thread's developer instructions are not the current ones, and can't be made so.
-    PolicyChange(Trouble),
+    PolicyChange {
+        /// Why not.
+        trouble: Trouble,
+        /// What codex said to it, if it did.
+        said: Option<String>,
+    },
     /// The `relay` member of its params can't be used.
     RelayMember {
         /// What is wrong with it.
@@ -299,6 +306,7 @@ impl Session {
             registry: Registry::new(),
             registrations: Registrations::new(),
             pending: Pending::new(MAX_OPEN_REQUESTS),
+            held: Vec::new(),
         }
     }
 

@@ -353,3 +353,24 @@ fn id_bytes_are_kept_as_they_are() {
     let id = RequestId::new(Bytes::from_static(b"12345678901234567890"));
     assert_eq!(id.as_bytes(), b"12345678901234567890");
 }
+
+#[test]
+fn requests_that_stay_behind_others_are_answered_when_codex_ends() {
+    let mut story = Story::new(true);
+    let lines = [
+        r#"{"id":1,"method":"thread/read","params":{}}"#,
+        r#"{"id":"b","method":"relay/status"}"#,
+        r#"{"id":2,"result":{}}"#,
+        r#"{"method":"initialized"}"#,
+    ];
+    for line in lines {
+        story.session.hold(&Bytes::from(line));
+    }
+    story.session.release(&Bytes::from(lines[0]));
+    let ended = story.session.on_codex_gone("ended");
+    let [answer] = &ended[..] else {
+        panic!("{ended:?}");
+    };
+    assert!(answer.ends_with(b"\"id\":\"b\"}\n"), "{answer:?}");
+    assert_eq!(story.session.on_codex_gone("ended"), [""; 0]);
+}

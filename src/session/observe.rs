@@ -322,6 +322,10 @@ impl Session {
         let status = status.as_deref();
         self.ledger
             .set_failed(thread, status == Some("systemError"));
+        if status == Some("active") {
+            // A turn begins, also where its start isn't told: nobody is subscribed.
+            self.ledger.renews_no_more(thread);
+        }
         if !matches!(status, Some("notLoaded" | "idle" | "systemError")) {
             return;
         }

@@ -83,6 +83,11 @@ impl Turnstile {
         self.held.remove(at).map(|held| held.line)
     }
 
+    /// The line that was held last.
+    pub fn newest(&self) -> Option<&Bytes> {
+        self.held.back().map(|held| &held.line)
+    }
+
     /// Notes that `line` waits, and all about `thread` with it; without one, everything.
     pub fn wait(&mut self, line: &Bytes, thread: Option<ThreadId>) -> Ticket {
         let ticket = Ticket(self.next);

@@ -163,6 +163,7 @@ impl Inbound {
         loop {
             while let Some(line) = self.turnstile.take() {
                 self.run_errands(to).await?;
+                self.session.with(|session| session.release(&line));
                 self.pass_line(line, to).await?;
             }
             if self.turnstile.is_full() {
@@ -243,10 +244,13 @@ impl Inbound {
     ) -> io::Result<()> {
         let part = match piece {
             Piece::Line(line) => {
-                return match self.turnstile.enter(line) {
-                    Some(line) => self.pass_line(line, to).await,
-                    None => Ok(()),
-                };
+                if let Some(line) = self.turnstile.enter(line) {
+                    return self.pass_line(line, to).await;
+                }
+                if let Some(line) = self.turnstile.newest() {
+                    self.session.with(|session| session.hold(line));
+                }
+                return Ok(());
             }
             Piece::LongHead(part) => {
                 *long = self.judge_long_line(&part);

@@ -6,7 +6,6 @@ use bytes::Bytes;
 
 use crate::base::ids::ThreadId;
 use crate::base::limits::MAX_POLICY_BYTES;
-use crate::base::reason::Reason;
 use crate::context::orders::{Parts, Text};
 use crate::context::snapshot::Section;
 use crate::session::instructions::documents::{self, Documents, profile_of_turn};
@@ -30,16 +29,16 @@ use crate::wire::scan;
 /// A turn that waits until its thread's developer instructions are the current ones.
 #[derive(Debug, PartialEq)]
 pub(in crate::session) struct Renewing {
-    ready: Ready,
-    text: Text,
-    steps: VecDeque<Step>,
+    pub(super) ready: Ready,
+    pub(super) text: Text,
+    pub(super) steps: VecDeque<Step>,
     /// The step that was asked last.
-    step: Step,
-    own: OwnId,
+    pub(super) step: Step,
+    pub(super) own: OwnId,
     /// The thread's settings before it was left.
-    before: Option<Settings>,
+    pub(super) before: Option<Settings>,
     /// Why the turn is refused, once the client is subscribed again.
-    failed: Option<Trouble>,
+    pub(super) failed: Option<(Trouble, Option<String>)>,
 }
 
 impl Session {
@@ -208,10 +207,10 @@ impl Session {
             .need(thread, &text, (known.routed, is_subscribed), must_ask);
         match need {
             Need::Nothing => self.deliver(line, ready),
-            Need::Refuse(trouble) => self.refuse_renewal(ready, trouble),
+            Need::Refuse(trouble) => self.refuse_renewal(ready, trouble, None),
             Need::Steps(steps) if self.must_count(&ready, &steps) => self.ask_for_commands(ready),
             Need::Steps(steps) if has_too_much && steps.contains(&Step::Return) => {
-                self.refuse_renewal(ready, Trouble::TooLarge)
+                self.refuse_renewal(ready, Trouble::TooLarge, None)
             }
             Need::Steps(steps) => self.next_step(line, ready, text, (steps.into(), None)),
         }
@@ -311,15 +310,16 @@ impl Session {
             failed,
         } = renewing;
         let thread = ready.turn.thread.clone();
-        if let Some(trouble) = failed {
-            return self.refuse_renewal(ready, trouble);
+        if let Some((trouble, said)) = failed {
+            return self.refuse_renewal(ready, trouble, said);
         }
         if let Err(trouble) = self.ledger.outcome(thread.as_str(), own) {
+            let said = answer.and_then(|answer| self.said(answer));
             let is_left = (step, trouble) == (Step::Return, Trouble::Refused);
             if is_left && self.ledger.is_loaded(thread.as_str()) {
-                return self.rejoin(ready, text, trouble);
+                return self.rejoin(ready, text, (trouble, said));
             }
-            return self.refuse_renewal(ready, trouble);
+            return self.refuse_renewal(ready, trouble, said);
         }
         let told = self.ledger.find(thread.as_str());
         let told = told.and_then(|told| told.set.settings.clone());
@@ -371,41 +371,6 @@ impl Session {
             let is_shown = shows(line, ready, told);
             Self::text_of_turn(ready, told, is_routed, is_shown) != *text
         })
-    }
-
-    /// Subscribes the client again to a thread that was left and not loaded anew, then refuses.
-    fn rejoin(&mut self, ready: Ready, text: Text, trouble: Trouble) -> ClientVerdict {
-        let step = Step::Look;
-        let (own, question) = self.ask_step(&ready.turn.thread, step, (&text, None));
-        let renewing = Renewing {
-            ready,
-            text,
-            steps: VecDeque::new(),
-            step,
-            own,
-            before: None,
-            failed: Some(trouble),
-        };
-        ClientVerdict::Ask(Ask {
-            question,
-            id: own,
-            patience: Patience::Renewal,
-            thread: Some(renewing.ready.turn.thread.clone()),
-            then: Then::Renew(Box::new(renewing)),
-        })
-    }
-
-    fn refuse_renewal(&mut self, ready: Ready, trouble: Trouble) -> ClientVerdict {
-        let thread = ready.turn.thread.as_str();
-        tracing::warn!(
-            thread,
-            "turn refused, its developer instructions can't be renewed: {trouble}"
-        );
-        self.ledger.done(thread);
-        let id = ready.turn.thread.clone();
-        let reason = Reason::PolicyChangeUnsupported.code();
-        self.warn(Some(id), reason, trouble.to_string());
-        self.refuse(ready.turn.request.id, Denial::PolicyChange(trouble))
     }
 }
 

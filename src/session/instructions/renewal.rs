@@ -65,8 +65,8 @@ impl fmt::Display for Trouble {
                  another; restore the policy, or start a new thread"
             }
             Self::NotUnloaded => {
-                "codex did not unload the thread, so somebody else is subscribed to it; end the \
-                 other subscription and send the turn again"
+                "codex did not unload the thread, so somebody else is subscribed to it, or it is a \
+                 sub-agent's; end the other subscription and send the turn again"
             }
             Self::Refused => "codex refused a step of the renewal; send the turn again",
             Self::TooLarge => {

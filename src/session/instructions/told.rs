@@ -148,6 +148,11 @@ impl Told {
         }
     }
 
+    /// Whether it was loaded with the private route.
+    pub fn is_routed(&self) -> bool {
+        self.is_routed
+    }
+
     /// Whether codex never writes it down.
     pub fn is_ephemeral(&self) -> bool {
         self.storage == Storage::Ephemeral

@@ -9,19 +9,20 @@ use bytes::Bytes;
 use crate::base::ids::{ProfileId, ThreadId};
 use crate::context::compose::Prepared;
 use crate::context::given::Given;
-use crate::context::orders::Orders;
+use crate::context::orders::{Orders, Text};
 use crate::context::snapshot::Snapshot;
 use crate::context::turn_kind::TurnKind;
 use crate::context::wish::Wish;
 use crate::session::given::registrations::{InForce, Registered};
 use crate::session::given::relay_member::RelayMember;
-use crate::session::instructions::opening::Base;
+use crate::session::instructions::opening::{Base, Opening};
 use crate::session::intercept::{ClientVerdict, Prepare, Target, rewritten};
 use crate::session::machine::{Denial, Meaning, Session};
 use crate::session::methods::ThreadWay;
 use crate::session::parent::tally::ContextAccount;
 use crate::session::reading::Request;
 use crate::session::route::eligibility::Ineligible;
+use crate::wire::edit::Edit;
 use crate::wire::envelope::{member, member_text};
 use crate::wire::scan::{Elements, ScanError};
 
@@ -63,6 +64,8 @@ pub(in crate::session) struct OpenThread {
     /// What the client gives for the thread.
     pub(in crate::session) given: Option<Arc<Given>>,
     pub(in crate::session) way: ThreadWay,
+    /// The client returns to a thread that codex has in its memory, and brings nothing.
+    is_rejoined: bool,
     /// The policy that the client gives.
     pub(in crate::session) policy: Option<Arc<str>>,
 }
@@ -84,10 +87,11 @@ pub(in crate::session) struct Route {
 }
 
 impl Session {
+    /// With `is_rejoined` codex has the thread, and the resume brings nothing of the client's.
     pub(in crate::session) fn on_thread(
         &mut self,
         line: &Bytes,
-        way: ThreadWay,
+        (way, is_rejoined): (ThreadWay, bool),
         request: Request,
         member: RelayMember,
     ) -> ClientVerdict {
@@ -121,6 +125,7 @@ impl Session {
             habits,
             given,
             way,
+            is_rejoined,
             policy,
         });
         ClientVerdict::Prepare(Prepare::new(wish, target))
@@ -209,7 +214,7 @@ impl Session {
         if let Some(why) = ineligible.filter(|_| !is_known) {
             let (reason, words) = (why.code(), why.words());
             let carrier = if section.is_empty() {
-                "it gets no context"
+                "there is no context that would go another way"
             } else {
                 "its context goes into its developer instructions, which children may inherit"
             };
@@ -217,14 +222,7 @@ impl Session {
             let words = format!("thread not routed, {carrier}: {words}");
             self.warn(None, reason, words);
         }
-        let params = &route.thread.request.params;
-        let edit = match ineligible {
-            Some(_) => None,
-            None => self.route_edit(line, params, &mut opening),
-        };
-        let routed = edit.is_some();
-        opening.is_routed = routed;
-        let told = self.instructions_edit(line, &route, (&opening, &text), routed);
+        let (routed, edits) = self.opening_edits(line, &route, (&mut opening, &text), ineligible);
         let Route {
             thread,
             snapshot,
@@ -242,7 +240,34 @@ impl Session {
             account: account.or(of_route),
         };
         self.pending.settle(thread.request.id, meaning);
-        rewritten(edit.into_iter().chain(told).collect())
+        rewritten(edits)
+    }
+
+    /// Plans the edits that open a thread, and whether it goes the private route then.
+    fn opening_edits(
+        &self,
+        line: &Bytes,
+        route: &Route,
+        (opening, text): (&mut Opening, &Text),
+        ineligible: Option<Ineligible>,
+    ) -> (bool, Vec<Edit>) {
+        let source = opening.source.as_ref().map_or("", ThreadId::as_str);
+        let told = self.ledger.find(source);
+        let goes_its_way = told.is_some_and(|told| told.is_routed() == ineligible.is_none());
+        if route.thread.is_rejoined && goes_its_way {
+            // It is left as codex has it; what is another text now comes with its next turn.
+            opening.is_routed = ineligible.is_none();
+            return (opening.is_routed, Vec::new());
+        }
+        let params = &route.thread.request.params;
+        let edit = match ineligible {
+            Some(_) => None,
+            None => self.route_edit(line, params, opening),
+        };
+        let routed = edit.is_some();
+        opening.is_routed = routed;
+        let told = self.instructions_edit(line, route, (opening, text), routed);
+        (routed, edit.into_iter().chain(told).collect())
     }
 
     /// Notes a request whose answer means a loss to one thread.

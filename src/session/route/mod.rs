@@ -3,4 +3,5 @@
 pub mod asking;
 pub mod config_edit;
 pub mod eligibility;
+pub mod rejoin;
 pub mod routes;

@@ -460,10 +460,10 @@ async fn turn_is_refused_where_the_renewal_is_not_proven(case: Case) {
             let input = json!({"threadId": thread, "input": [{"type": "text", "text": "two"}]});
             let error = client.call("turn/start", input).await.unwrap_err();
             assert_eq!(error["data"]["reason"], "policy_change_unsupported");
-            assert!(
-                error["message"].as_str().unwrap().contains(words),
-                "{error}"
-            );
+            let message = error["message"].as_str().unwrap();
+            assert!(message.contains(words), "{error}");
+            let is_refused = words.contains("refused");
+            assert_eq!(message.contains("codex said"), is_refused, "{error}");
         }
         stage.policy(OLD);
         let read = client.ok("thread/read", json!({"threadId": thread})).await;

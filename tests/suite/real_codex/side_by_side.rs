@@ -3,9 +3,11 @@
 use std::fs;
 use std::path::PathBuf;
 
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use super::policy::{NEW, OLD};
+use super::supervision::codex_of;
 use crate::support::case::Case;
 use crate::support::client::Client;
 use crate::support::eventually;
@@ -26,14 +28,17 @@ struct Slow {
 
 impl Slow {
     fn new(stage: &Stage) -> Self {
-        let [has_come, may_go] = ["has-come", "may-go"].map(|it| stage.home.with_file_name(it));
-        let (codex, come, go) = (
+        let [has_come, may_go, edited] =
+            ["has-come", "may-go", "edited"].map(|it| stage.home.with_file_name(it));
+        let (codex, come, go, edited) = (
             stage.codex.native.display(),
             has_come.display(),
             may_go.display(),
+            edited.display(),
         );
         let script = format!(
             r#"case "$*" in *app-server*) ;; *) exec '{codex}' "$@" ;; esac
+mkfifo '{edited}'; exec 3<&0
 while IFS= read -r line; do
     case $line in
     *'"excludeTurns":true,"developer'*)
@@ -44,7 +49,8 @@ while IFS= read -r line; do
         fi ;;
     esac
     printf '%s\n' "$line"
-done | '{codex}' "$@""#
+done <&3 >'{edited}' &
+exec '{codex}' "$@" <'{edited}' 3<&-"#
         );
         let program = stage.program("slow", &script);
         Self {
@@ -79,7 +85,11 @@ async fn wait_for(client: &Client, id: &str) -> Value {
 
 /// A client with two threads whose policy has changed, and a turn on its way on the first of them.
 async fn begin(stage: &Stage, launch: Launch<'_>, slow: &Slow) -> (Client, [String; 2]) {
-    let mut client = launch.codex(&slow.program).spied().start().await;
+    begin_with(stage, launch.codex(&slow.program).spied(), slow).await
+}
+
+async fn begin_with(stage: &Stage, launch: Launch<'_>, slow: &Slow) -> (Client, [String; 2]) {
+    let mut client = launch.start().await;
     let first = client.thread("thread/start", json!({})).await;
     let second = client.thread("thread/start", json!({})).await;
     for thread in [&first, &second] {
@@ -195,3 +205,30 @@ async fn client_that_ends_leaves_no_line_behind(case: Case) {
     assert!(at("b1").is_some());
 }
 matrix!(client_that_ends_leaves_no_line_behind: versions);
+
+async fn what_stays_behind_a_renewal_is_answered_where_codex_dies(case: Case) {
+    let stage = Stage::set(case).await;
+    let slow = Slow::new(&stage);
+    // Nothing in front of codex lives on when it dies.
+    let launch = stage.with_policy(OLD).codex(&slow.program);
+    let (mut client, [first, _]) = begin_with(&stage, launch, &slow).await;
+    send(&client, "a2", "thread/read", json!({"threadId": first})).await;
+    send(
+        &client,
+        "a3",
+        "relay/context/clear",
+        json!({"threadId": first}),
+    )
+    .await;
+    // Whatever the client sent before this has been read.
+    client.ok("model/list", json!({})).await;
+    assert_eq!(answered(&client), [""; 0]);
+    codex_of(&stage, &client).await.signal(Signal::SIGKILL);
+    fs::write(&slow.may_go, "").unwrap();
+    for id in ["a1", "a2", "a3"] {
+        wait_for(&client, id).await;
+    }
+    client.exit().await;
+    assert_eq!(answered(&client).len(), 3, "each once");
+}
+matrix!(what_stays_behind_a_renewal_is_answered_where_codex_dies: versions);

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::policy::{NEW, OLD};
 use crate::support::case::Case;
 use crate::support::client::Client;
+use crate::support::inbox::Line;
 use crate::support::model::Model;
 use crate::support::orders::{replaced, told, turn};
 use crate::support::persona::copies;
@@ -161,3 +162,52 @@ async fn compaction_before_the_turn_of_a_new_policy_tells_it_once(case: Case) {
     }
 }
 matrix!(compaction_before_the_turn_of_a_new_policy_tells_it_once: http);
+
+async fn return_to_a_loaded_thread_leaves_it_as_it_is(case: Case) {
+    let stage = Stage::set(case).await;
+    for policy in [None, Some(OLD)] {
+        let launch = match policy {
+            Some(policy) => stage.with_policy(policy),
+            None => stage.relay(),
+        };
+        let mut client = launch.start().await;
+        let own = json!({"developerInstructions": "Client-words-88d0"});
+        let thread = client.thread("thread/start", own).await;
+        turn(&mut client, &thread, "one").await;
+        let it = json!({"threadId": thread});
+        client.ok("thread/unsubscribe", it.clone()).await;
+        let from = client.inbox.len();
+        client.thread("thread/resume", it).await;
+        turn(&mut client, &thread, "two").await;
+        let is_unloaded = |line: &Line| line.value["params"]["status"]["type"] == "notLoaded";
+        assert!(!client.inbox.since(from).iter().any(is_unloaded));
+        story::compact(&mut client, &thread).await;
+        turn(&mut client, &thread, "three").await;
+        assert!(client.close().await.success());
+        let three = stage.asked(&thread, "three");
+        assert_eq!(copies(&three, "Client-words-88d0"), 1);
+        assert_eq!(replaced(&three), [""; 0], "nothing has changed");
+    }
+}
+matrix!(return_to_a_loaded_thread_leaves_it_as_it_is: http);
+
+async fn renewed_turn_of_a_thread_that_was_left_is_seen_to_end(case: Case) {
+    let stage = Stage::set(case).await;
+    let (mut client, thread) = stage.with_policy(OLD).with_thread().await;
+    turn(&mut client, &thread, "one").await;
+    client
+        .ok("thread/unsubscribe", json!({"threadId": thread}))
+        .await;
+    stage.policy(NEW);
+    let from = client.inbox.len();
+    client.start_turn(&thread, "two").await;
+    for status in ["active", "idle"] {
+        let is_it = |params: &Value| params["status"]["type"] == status;
+        client
+            .notification(from, "thread/status/changed", is_it)
+            .await;
+    }
+    assert!(client.close().await.success());
+    assert_eq!(replaced(&stage.asked(&thread, "two")).len(), 1);
+}
+matrix!(renewed_turn_of_a_thread_that_was_left_is_seen_to_end: http);
