@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use crate::base::ids::ThreadId;
 use crate::base::limits::MAX_ERRANDS;
-use crate::session::instructions::renewal::Step;
+use crate::session::instructions::renewal::{Permissions, Step};
 use crate::session::intercept::ClientVerdict;
 use crate::session::machine::{Meaning, Session};
 use crate::session::own::OwnId;
@@ -58,7 +58,7 @@ impl Session {
         ) else {
             return;
         };
-        let (own, question) = self.ask_step(&id, Step::Tell, (&text, None));
+        let (own, question) = self.ask_step(&id, Step::Tell, (&text, Permissions::default()));
         self.ledger.sent_off(thread);
         if self.errands_asked.len() >= MAX_ERRANDS {
             self.errands_asked.remove(0);

@@ -70,6 +70,7 @@ impl Ledger {
             documents: said.documents,
             set: Set {
                 settings: said.settings,
+                policy: KeptConfig::Absent,
                 is_in_heartbeat: false,
             },
             storage: match opening.way {
@@ -297,6 +298,13 @@ impl Ledger {
     pub fn set_profile(&mut self, thread: &str, profile: Option<Arc<str>>) {
         if let Some(told) = self.threads.find_mut(thread) {
             told.documents.profile = profile;
+        }
+    }
+
+    /// Notes the policy that the client has set a thread to, if any.
+    pub fn set_policy(&mut self, thread: &str, policy: KeptConfig) {
+        if let Some(told) = self.threads.find_mut(thread) {
+            told.set.policy = policy;
         }
     }
 

@@ -11,6 +11,7 @@ pub mod opening;
 pub mod orders;
 mod refused;
 pub mod renewal;
+pub mod sandbox;
 pub mod strays;
 pub mod told;
 pub(in crate::session) mod updates;

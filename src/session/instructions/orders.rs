@@ -11,7 +11,7 @@ use crate::context::snapshot::Section;
 use crate::session::instructions::documents::{self, Documents, profile_of_turn};
 use crate::session::instructions::need::Need;
 use crate::session::instructions::opening::{Base, KeptConfig, Opening, Places};
-use crate::session::instructions::renewal::{Settings, Step, Trouble};
+use crate::session::instructions::renewal::{Permissions, Settings, Step, Trouble};
 use crate::session::instructions::told::Told;
 use crate::session::intercept::{Ask, ClientVerdict, Patience, Then};
 use crate::session::machine::{Denial, Session};
@@ -201,7 +201,7 @@ impl Session {
         let must_ask = is_shown.is_none() && !ready.turn.renewed.is_checked;
         let text = Self::text_of_turn(&ready, told, known.routed, is_shown);
         let is_subscribed = known.is_subscribed();
-        let has_too_much = told.config == KeptConfig::TooLarge;
+        let has_too_much = told.has_too_much();
         let need = self
             .ledger
             .need(thread, &text, (known.routed, is_subscribed), must_ask);
@@ -247,7 +247,11 @@ impl Session {
         };
         let profile = ready.turn.renewed.profile.clone();
         let profile = profile.filter(|_| self.client.experimental_api);
-        let (own, question) = self.ask_step(&ready.turn.thread, step, (&text, profile.as_deref()));
+        let permissions = Permissions {
+            profile: profile.as_deref(),
+            mode: before.as_ref().and_then(Settings::mode),
+        };
+        let (own, question) = self.ask_step(&ready.turn.thread, step, (&text, permissions));
         let patience = match step {
             Step::Look | Step::Return => Patience::Renewal,
             Step::Leave | Step::Part | Step::Tell => Patience::Long,
@@ -274,10 +278,10 @@ impl Session {
         &mut self,
         thread: &ThreadId,
         step: Step,
-        (text, profile): (&Text, Option<&str>),
+        (text, permissions): (&Text, Permissions<'_>),
     ) -> (OwnId, Bytes) {
         let told = self.ledger.find(thread.as_str());
-        let params = told.map(|told| step.params(thread.as_str(), told, (text, profile)));
+        let params = told.map(|told| step.params(thread.as_str(), told, (text, permissions)));
         let mut params = Bytes::from(params.unwrap_or_default());
         let is_routed = self
             .registry
@@ -331,9 +335,12 @@ impl Session {
         }
         if let (Step::Return, Some(answer)) = (step, answer) {
             let now = Settings::read(answer, None);
+            let told = self.ledger.find(thread.as_str());
+            let policy = told.and_then(Told::own_policy);
+            let is_experimental = self.client.experimental_api;
             let lost = before
                 .as_ref()
-                .map(|before| before.lost(&now, self.client.experimental_api));
+                .map(|before| before.lost(&now, policy.as_ref(), is_experimental));
             ready.turn.renewed.loses(lost.unwrap_or_default());
             if self.must_tell_another(line, &mut ready, &text, answer) {
                 return self.settle_orders(line, ready);
@@ -388,8 +395,7 @@ fn shows(line: &Bytes, ready: &Ready, told: &Told) -> Option<bool> {
     // In a folder that the turn itself goes to nobody has looked yet.
     let own = member(line, &ready.turn.request.params, &["cwd"]);
     let is_moving = own.is_some_and(|own| !scan::is_null(line, &own));
-    let cannot_ask =
-        told.is_ephemeral() || told.must_stay_loaded() || told.config == KeptConfig::TooLarge;
+    let cannot_ask = told.is_ephemeral() || told.must_stay_loaded() || told.has_too_much();
     shows.or_else(|| (is_moving || cannot_ask).then_some(agents.is_discovered))
 }
 

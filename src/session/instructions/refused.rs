@@ -8,7 +8,7 @@ use crate::base::limits::MAX_SAID_CHARS;
 use crate::base::reason::Reason;
 use crate::context::orders::Text;
 use crate::session::instructions::orders::Renewing;
-use crate::session::instructions::renewal::{Step, Trouble};
+use crate::session::instructions::renewal::{Permissions, Step, Trouble};
 use crate::session::intercept::{Ask, ClientVerdict, Patience, Then};
 use crate::session::machine::{Denial, Session};
 use crate::session::parent::turns::Ready;
@@ -23,7 +23,8 @@ impl Session {
         failed: (Trouble, Option<String>),
     ) -> ClientVerdict {
         let step = Step::Look;
-        let (own, question) = self.ask_step(&ready.turn.thread, step, (&text, None));
+        let (own, question) =
+            self.ask_step(&ready.turn.thread, step, (&text, Permissions::default()));
         let renewing = Renewing {
             ready,
             text,

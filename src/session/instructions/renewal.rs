@@ -14,8 +14,10 @@ use std::fmt;
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
+use crate::base::limits::MAX_KEPT_CONFIG_BYTES;
 use crate::context::orders::Text;
 use crate::session::instructions::opening::KeptConfig;
+use crate::session::instructions::sandbox::{self, Ground};
 use crate::session::instructions::told::Told;
 use crate::wire::envelope::member;
 use crate::wire::known::Place;
@@ -47,7 +49,7 @@ pub enum Trouble {
     NotUnloaded,
     /// Codex answered with an error.
     Refused,
-    /// The client's `config`, or its developer instructions, are too large to be kept.
+    /// The client's `config`, its policy for the sandbox, or its instructions are too large to be kept.
     TooLarge,
     /// Codex hasn't answered: nobody knows what it did.
     Unknown,
@@ -70,8 +72,8 @@ impl fmt::Display for Trouble {
             }
             Self::Refused => "codex refused a step of the renewal; send the turn again",
             Self::TooLarge => {
-                "the thread's config or developer instructions are too large to be given again; resume \
-                 the thread yourself"
+                "the thread's config, sandbox policy or instructions are too large to be given again; \
+                 resume the thread yourself"
             }
             Self::Unknown => {
                 "codex did not answer a step of the renewal, so what it did is unknown; wait and \
@@ -93,12 +95,13 @@ impl Step {
 
     /// The params as JSON, but for the route.
     ///
-    /// A return takes the profile of permissions that the turn runs under, where there is one.
+    /// A return takes the profile of permissions that the turn runs under where there is one, else
+    /// the mode of the sandbox.
     pub fn params(
         self,
         thread: &str,
         told: &Told,
-        (text, profile): (&Text, Option<&str>),
+        (text, permissions): (&Text, Permissions<'_>),
     ) -> Vec<u8> {
         let mut params = [b"{\"threadId\":", &literal::quote(thread)[..]].concat();
         match self {
@@ -111,9 +114,9 @@ impl Step {
                     params.extend(format!(",\"{name}\":").bytes());
                     params.extend(value);
                 }
-                if let Some(profile) = profile {
-                    params.extend(b",\"permissions\":");
-                    params.extend(literal::quote(profile));
+                if let Some((name, value)) = permissions.member() {
+                    params.extend(format!(",\"{name}\":").bytes());
+                    params.extend(literal::quote(value));
                 }
                 if let KeptConfig::Kept(config) = &told.config {
                     params.extend(b",\"config\":");
@@ -131,9 +134,29 @@ impl Step {
     }
 }
 
+/// What a thread that is resumed may do; codex takes one of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Permissions<'a> {
+    /// A profile of permissions by its name.
+    pub profile: Option<&'a str>,
+    /// The mode of a sandbox.
+    pub mode: Option<&'static str>,
+}
+
+impl<'a> Permissions<'a> {
+    fn member(self) -> Option<(&'static str, &'a str)> {
+        let profile = self.profile.map(|profile| (PROFILE, profile));
+        profile.or_else(|| self.mode.map(|mode| ("sandbox", mode)))
+    }
+}
+
 /// What a thread is set to, as far as `turn/start` can set it again.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Settings(Map<String, Value>);
+pub struct Settings {
+    members: Map<String, Value>,
+    /// Where it works.
+    ground: Ground,
+}
 
 impl Settings {
     /// Reads them from the answer to a resume, and from what codex said when they last changed.
@@ -157,33 +180,64 @@ impl Settings {
                 settings.entry(name).or_insert(value);
             }
         }
-        Self(settings)
+        let of = |name| settings.get(name).cloned().unwrap_or_default();
+        let ground = Ground {
+            cwd: of("cwd"),
+            environments: of("environments"),
+            roots: find(&["result", "runtimeWorkspaceRoots"]).unwrap_or_default(),
+        };
+        Self {
+            members: settings,
+            ground,
+        }
     }
 
-    /// What must be set again, as members of `turn/start`: what differs from `now`.
-    pub fn lost(&self, now: &Self, is_experimental: bool) -> Vec<(String, Value)> {
+    /// The mode of its sandbox, where no profile is in force.
+    pub fn mode(&self) -> Option<&'static str> {
+        sandbox::mode(self.members.get(POLICY).filter(|_| !self.has_profile())?)
+    }
+
+    fn has_profile(&self) -> bool {
+        let profile = self.members.get(PROFILE);
+        profile.is_some_and(|it| !it.is_null())
+    }
+
+    /// What must be set again, as members of `turn/start`: what differs from `now`, and the policy
+    /// `own` that the client has set itself.
+    pub fn lost(
+        &self,
+        now: &Self,
+        own: Option<&Value>,
+        is_experimental: bool,
+    ) -> Vec<(String, Value)> {
         let is_lost = |(name, value): &(&String, &Value)| {
             !value.is_null()
-                && now.0.get(*name) != Some(value)
+                && name.as_str() != POLICY
+                && now.members.get(*name) != Some(value)
                 && (is_experimental || !EXPERIMENTAL.contains(&name.as_str()))
         };
         let mut lost: Vec<(String, Value)> = self
-            .0
+            .members
             .iter()
             .filter(is_lost)
             .map(|(name, value)| (name.clone(), value.clone()))
             .collect();
         // Codex takes one of them. A profile is its name; what it comes to as a policy says less.
-        let had_profile = self.0.get(PROFILE).is_some_and(|it| !it.is_null());
-        if had_profile && is_experimental {
-            lost.retain(|(name, _)| name != POLICY);
-        } else if now.0.get(PROFILE).is_some_and(|it| !it.is_null())
-            && let Some(policy) = self.0.get(POLICY).filter(|_| !had_profile)
-            && lost.iter().all(|(name, _)| name != POLICY)
-        {
-            lost.push((POLICY.to_owned(), policy.clone()));
+        if !(self.has_profile() && is_experimental) {
+            let policy = self.lost_policy(now, own);
+            lost.extend(policy.map(|policy| (POLICY.to_owned(), policy)));
         }
         lost
+    }
+
+    fn lost_policy(&self, now: &Self, own: Option<&Value>) -> Option<Value> {
+        let policy = self.members.get(POLICY).filter(|it| !it.is_null())?;
+        let new = now.members.get(POLICY).unwrap_or(&Value::Null);
+        let (old, new) = ((policy, &self.ground), (new, &now.ground));
+        let own = own.filter(|_| !self.has_profile());
+        let is_another = !self.has_profile() && now.has_profile();
+        sandbox::lost(old, new, own)
+            .or_else(|| is_another.then(|| sandbox::fixed(policy, &self.ground)))
     }
 }
 
@@ -197,21 +251,49 @@ pub fn still_lost(
     if has(PROFILE) || has(POLICY) {
         lost.retain(|(name, _)| name != PROFILE && name != POLICY);
     }
+    if has("cwd") || has("runtimeWorkspaceRoots") {
+        // They bring the environments that are usual there, and codex would go by others instead.
+        lost.retain(|(name, _)| name != ENVIRONMENTS);
+    }
     lost
 }
 
-/// What a turn with `params` sets its thread to that no answer of codex has, and that codex tells clients
-/// with `experimentalApi` alone.
-pub fn set_by_turn(line: &[u8], params: &impl Place) -> Map<String, Value> {
+/// What a turn with `params` sets its thread to that no answer of codex has as it stands, or that codex
+/// tells clients with `experimentalApi` alone.
+pub fn set_by_turn(
+    line: &[u8],
+    params: &impl Place,
+    lost: &[(String, Value)],
+) -> Map<String, Value> {
     let value = |name| {
         let value = line.get(member(line, params, &[name])?)?;
         let value: Value = serde_json::from_slice(value).ok()?;
         value.is_string().then(|| (name.to_owned(), value))
     };
-    ["personality", "summary"]
+    let mut sets: Map<String, Value> = ["personality", "summary"]
         .into_iter()
         .filter_map(value)
-        .collect()
+        .collect();
+    // What is set again in the client's place is its own from now on.
+    let again = lost.iter().filter(|(name, _)| name == POLICY);
+    sets.extend(again.cloned());
+    sets.extend(permissions_set_by(line, params));
+    sets
+}
+
+/// The profile, or the policy, that a request with `params` sets; `null` where it is too large to be kept.
+pub fn permissions_set_by(line: &[u8], params: &impl Place) -> Map<String, Value> {
+    let value = |name: &str| {
+        let value = line.get(member(line, params, &[name])?)?;
+        let value = if value.len() > MAX_KEPT_CONFIG_BYTES {
+            Some(Value::Null)
+        } else {
+            let value = serde_json::from_slice::<Value>(value).ok();
+            value.filter(|it| !it.is_null())
+        };
+        Some((name.to_owned(), value?))
+    };
+    [PROFILE, POLICY].into_iter().filter_map(value).collect()
 }
 
 /// Members of `turn/start`, and where the answer to `thread/resume` has them.
@@ -221,7 +303,7 @@ const IN_ANSWER: [(&str, &[&str]); 10] = [
     ("collaborationMode", &["collaborationMode"]),
     ("cwd", &["cwd"]),
     ("effort", &["reasoningEffort"]),
-    ("environments", &["thread", "environments"]),
+    (ENVIRONMENTS, &["thread", "environments"]),
     ("model", &["model"]),
     (PROFILE, &["activePermissionProfile", "id"]),
     (POLICY, &["sandbox"]),
@@ -232,13 +314,16 @@ const IN_ANSWER: [(&str, &[&str]); 10] = [
 const TOLD_ALONE: [&str; 3] = ["collaborationMode", "personality", "summary"];
 
 /// Members that codex takes of a client with `experimentalApi` alone.
-const EXPERIMENTAL: [&str; 3] = ["collaborationMode", "environments", PROFILE];
+const EXPERIMENTAL: [&str; 3] = ["collaborationMode", ENVIRONMENTS, PROFILE];
+
+/// The member that says on which machines, and where on them, a thread works.
+const ENVIRONMENTS: &str = "environments";
 
 /// The member that chooses a profile of permissions by its name.
-const PROFILE: &str = "permissions";
+pub(super) const PROFILE: &str = "permissions";
 
 /// The member that sets a policy in its place.
-const POLICY: &str = "sandboxPolicy";
+pub(super) const POLICY: &str = "sandboxPolicy";
 
 #[cfg(test)]
 mod tests {
@@ -268,7 +353,7 @@ mod tests {
             ((Some("a"), "x"), (Some("b"), "x"), false, vec![]),
         ] {
             let [before, now] = [before, now].map(|(id, sandbox)| settings(id, sandbox));
-            assert_eq!(before.lost(&now, is_experimental), lost);
+            assert_eq!(before.lost(&now, None, is_experimental), lost);
         }
     }
 
@@ -277,10 +362,13 @@ mod tests {
         let lost = vec![
             (POLICY.to_owned(), json!({})),
             ("cwd".to_owned(), json!("/")),
+            (ENVIRONMENTS.to_owned(), json!([])),
         ];
         let left = |params: &str| still_lost(params.as_bytes(), &(0..params.len()), lost.clone());
         assert_eq!(left(r#"{"permissions":"a"}"#), lost[1..]);
         assert_eq!(left(r#"{"sandboxPolicy":{}}"#), lost[1..]);
         assert_eq!(left(r#"{"permissions":null}"#), lost);
+        assert_eq!(left(r#"{"cwd":"/a"}"#), lost[..2]);
+        assert_eq!(left(r#"{"runtimeWorkspaceRoots":["/a"]}"#), lost[..2]);
     }
 }

@@ -11,7 +11,7 @@ use crate::context::digest::Digest;
 use crate::context::orders::Text;
 use crate::session::instructions::documents::Documents;
 use crate::session::instructions::opening::{Base, KeptConfig, Opening};
-use crate::session::instructions::renewal::{Step, Trouble};
+use crate::session::instructions::renewal::{POLICY, PROFILE, Step, Trouble};
 use crate::session::instructions::strays::Strays;
 use crate::session::instructions::work::Work;
 use crate::session::methods::ThreadWay;
@@ -77,6 +77,9 @@ pub struct Told {
 pub struct Set {
     /// What codex told last, as it stands.
     pub settings: Option<Bytes>,
+    /// The policy that the client set last in place of a mode or a profile: codex tells another, with
+    /// what follows from the thread's place among its roots.
+    pub policy: KeptConfig,
     /// Whether its collaboration mode is the one of a heartbeat.
     pub is_in_heartbeat: bool,
 }
@@ -153,6 +156,20 @@ impl Told {
         self.is_routed
     }
 
+    /// The policy that the client set last.
+    pub fn own_policy(&self) -> Option<Value> {
+        match &self.set.policy {
+            KeptConfig::Kept(policy) => serde_json::from_slice(policy).ok(),
+            KeptConfig::Absent | KeptConfig::TooLarge => None,
+        }
+    }
+
+    /// Whether something of it is too large to be kept, so that it can't be given again.
+    pub fn has_too_much(&self) -> bool {
+        let kept = [&self.config, &self.set.policy];
+        kept.contains(&&KeptConfig::TooLarge)
+    }
+
     /// Whether codex never writes it down.
     pub fn is_ephemeral(&self) -> bool {
         self.storage == Storage::Ephemeral
@@ -179,7 +196,18 @@ impl Told {
         self.open = None;
     }
 
-    pub(super) fn sets(&mut self, sets: Map<String, Value>) {
+    /// Notes what is set; a policy of `null` is too large to be kept.
+    pub(super) fn sets(&mut self, mut sets: Map<String, Value>) {
+        if sets.remove(PROFILE).is_some() {
+            self.set.policy = KeptConfig::Absent;
+        }
+        if let Some(policy) = sets.remove(POLICY) {
+            self.set.policy = if policy.is_null() {
+                KeptConfig::TooLarge
+            } else {
+                KeptConfig::copy(Some(policy.to_string().as_bytes()))
+            };
+        }
         if sets.is_empty() {
             return;
         }

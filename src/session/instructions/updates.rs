@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use crate::base::ids::ThreadId;
 use crate::session::instructions::documents::profile_of_turn;
+use crate::session::instructions::opening::KeptConfig;
+use crate::session::instructions::renewal::permissions_set_by;
 use crate::session::intercept::ClientVerdict;
 use crate::session::machine::{Meaning, Session};
 use crate::session::reading::Request;
@@ -16,6 +18,7 @@ use crate::wire::envelope::member_text;
 pub(in crate::session) struct Before {
     thread: ThreadId,
     profile: Option<Arc<str>>,
+    policy: KeptConfig,
     folder: Option<PathBuf>,
     is_without_files: bool,
 }
@@ -35,6 +38,7 @@ impl Session {
         let thread = before.thread.as_str();
         let profile = profile_of_turn(line, &params, before.profile.as_ref());
         self.ledger.set_profile(thread, profile);
+        self.ledger.sets(thread, permissions_set_by(line, &params));
         if let Some(folder) = member_text(line, &params, &["cwd"]) {
             self.registry.note_folder(thread, folder.into());
             // Another folder brings the environments that are usual there.
@@ -52,6 +56,7 @@ impl Session {
         let known = self.registry.find(thread.as_str())?;
         Some(Before {
             profile: told.documents.profile.clone(),
+            policy: told.set.policy.clone(),
             folder: known.habits.folder.clone(),
             is_without_files: told.is_without_files,
             thread,
@@ -65,6 +70,7 @@ impl Session {
         }
         let thread = before.thread.as_str();
         self.ledger.set_profile(thread, before.profile);
+        self.ledger.set_policy(thread, before.policy);
         self.ledger.set_files(thread, !before.is_without_files);
         if let Some(folder) = before.folder {
             self.registry.note_folder(thread, folder);

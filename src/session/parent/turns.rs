@@ -391,7 +391,7 @@ impl Session {
             ..
         } = turn;
         let lost = renewal::still_lost(line, &params, renewed.lost);
-        let sets = renewal::set_by_turn(line, &params);
+        let sets = renewal::set_by_turn(line, &params, &lost);
         let mut edits = config_edit::settings(line, &params, &lost);
         edits.extend(scratch_edit(line, &params, scratch.as_deref()));
         let Some((generation, ticket)) = admitted else {

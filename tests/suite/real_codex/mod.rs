@@ -24,6 +24,7 @@ mod references;
 mod refused;
 mod renewals;
 mod routes;
+mod sandboxes;
 mod scripts;
 mod side_by_side;
 mod supervision;
