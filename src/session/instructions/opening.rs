@@ -35,7 +35,7 @@ pub struct Opening {
     pub own: Option<Base>,
     /// The client's `config`.
     pub config: KeptConfig,
-    /// The client's `modelProvider` and `personality`, as they stand.
+    /// The client's `modelProvider` and `personality`, and the `baseInstructions` of a resume, as they stand.
     pub kept: Vec<(&'static str, Bytes)>,
     /// The policy that the client gave.
     pub policy: Option<Arc<str>>,

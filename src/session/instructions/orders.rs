@@ -68,6 +68,19 @@ impl Session {
             KeptConfig::Absent | KeptConfig::TooLarge => None,
         };
         let policy = route.thread.policy.clone();
+        // Those of a start or a fork are kept by codex.
+        let instructions = raw(BASE_MEMBER).filter(|_| way == ThreadWay::Resume);
+        let instructions = KeptConfig::copy(instructions);
+        let mut config = KeptConfig::copy(raw("config"));
+        let mut members: Vec<_> = ["modelProvider", "personality"]
+            .into_iter()
+            .filter_map(kept)
+            .collect();
+        match instructions {
+            KeptConfig::Kept(instructions) => members.push((BASE_MEMBER, instructions)),
+            KeptConfig::TooLarge => config = KeptConfig::TooLarge,
+            KeptConfig::Absent => {}
+        }
         Opening {
             way,
             is_partial: ["lastTurnId", "beforeTurnId"]
@@ -75,11 +88,8 @@ impl Session {
                 .any(|name| raw(name).is_some()),
             base,
             own,
-            config: KeptConfig::copy(raw("config")),
-            kept: ["modelProvider", "personality"]
-                .into_iter()
-                .filter_map(kept)
-                .collect(),
+            config,
+            kept: members,
             policy: policy.or_else(|| known.and_then(|it| it.policy.clone())),
             is_without_files: said.places.is_some_and(Places::are_elsewhere),
             is_routed: false,
@@ -380,6 +390,9 @@ impl Session {
         })
     }
 }
+
+/// The instructions that codex begins with in place of its own.
+const BASE_MEMBER: &str = "baseInstructions";
 
 /// Whether codex itself shows the workspace's document to a turn; none where it has to be asked.
 fn shows(line: &Bytes, ready: &Ready, told: &Told) -> Option<bool> {
