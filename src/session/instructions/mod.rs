@@ -9,6 +9,7 @@ pub mod ledger;
 pub mod need;
 pub mod opening;
 pub mod orders;
+pub mod places;
 pub mod renewal;
 pub mod strays;
 pub mod told;
