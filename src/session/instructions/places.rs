@@ -109,7 +109,7 @@ impl Whereabouts {
             return;
         }
         let folder = places.and_then(Places::folder).cloned().or(cwd);
-        self.folder = folder.or(self.folder.take());
+        self.folder = folder.or_else(|| self.folder.take());
     }
 }
 
