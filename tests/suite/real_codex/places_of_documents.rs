@@ -159,9 +159,10 @@ async fn turn_that_codex_refuses_moves_nothing(case: Case) {
         json!({"environmentId": "unheard of", "cwd": inside}),
     ] {
         let input = json!([{"type": "text", "text": "refused"}]);
-        let refused = json!({"threadId": thread, "input": input, "environments": [entry]});
+        let refused = json!({"threadId": thread, "input": input, "environments": [&entry]});
         client.call("turn/start", refused).await.unwrap_err();
-        let steps = [("next", json!({}), CODEXS)];
+        let prompt = format!("next to {entry}");
+        let steps = [(&*prompt, json!({}), CODEXS)];
         assert_shown(&stage, &mut client, &thread, &steps).await;
     }
     assert!(client.close().await.success());
@@ -277,7 +278,6 @@ async fn turn_that_joins_a_running_one_moves_the_next(case: Case) {
     let model = Model::default();
     let stage = Stage::with(case, model.clone()).await;
     stage.write("AGENTS.md", &format!("{AGENTS}\n"));
-    let outside = stage.home.display().to_string();
     let (mut client, thread) = in_workspace(stage.relay(), &stage, json!({})).await;
     let from = client.inbox.len();
     client.start_turn(&thread, "[hold]").await;
@@ -287,7 +287,7 @@ async fn turn_that_joins_a_running_one_moves_the_next(case: Case) {
     })
     .await;
     let input = json!([{"type": "text", "text": "joins"}]);
-    let joins = json!({"threadId": thread, "input": input, "environments": here(&outside)});
+    let joins = json!({"threadId": thread, "input": input, "environments": []});
     client.ok("turn/start", joins).await;
     model.held_may_end.give();
     let end = client.turn_end(from, &thread).await;
