@@ -3,7 +3,7 @@
 use std::fs::OpenOptions;
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use nix::fcntl::OFlag;
@@ -79,10 +79,12 @@ impl OrdersFeed {
         let document = self.workspace.as_deref().and_then(document);
         let has_document = document.is_some();
         let agents = document.zip(folder).map(|(text, folder)| {
-            let found_at = self.workspace.as_deref().and_then(|it| above(it, folder));
+            let here = std::env::current_dir().unwrap_or_default();
+            let folder = whole(&here, folder);
+            let found_at = self.workspace.as_deref().and_then(|it| above(it, &folder));
             Agents {
                 text,
-                is_discovered: found_at.is_some_and(|it| is_in_project(it, folder)),
+                is_discovered: found_at.is_some_and(|it| is_in_project(it, &folder)),
                 found_at: found_at.map(Path::to_owned),
             }
         });
@@ -142,6 +144,22 @@ fn document(workspace: &Path) -> Option<Arc<str>> {
     Some(text.into())
 }
 
+/// A folder as codex takes it: one that isn't absolute begins where codex does, which is `here`, and what
+/// leads up is cut off without a look at links (0.155.1 and 0.171.0).
+fn whole(here: &Path, folder: &Path) -> PathBuf {
+    let mut whole = PathBuf::new();
+    for part in here.join(folder).components() {
+        match part {
+            Component::ParentDir => {
+                whole.pop();
+            }
+            Component::CurDir => {}
+            Component::Normal(_) | Component::Prefix(_) | Component::RootDir => whole.push(part),
+        }
+    }
+    whole
+}
+
 /// The workspace as `folder` itself or one above it: codex takes a folder as it is named.
 fn above<'a>(workspace: &Path, folder: &'a Path) -> Option<&'a Path> {
     let workspace = workspace.canonicalize().ok()?;
@@ -182,6 +200,21 @@ mod tests {
             read_policy(folder.path()),
             Err(PolicyFault::NotRegular)
         ));
+    }
+
+    #[test]
+    fn folder_is_taken_without_a_look_at_the_disk() {
+        for (folder, taken) in [
+            ("/a/b", "/a/b"),
+            ("/a/./b/../c/", "/a/c"),
+            ("/../a", "/a"),
+            ("b/c", "/here/b/c"),
+            ("../b", "/b"),
+            ("", "/here"),
+        ] {
+            let whole = whole(Path::new("/here"), Path::new(folder));
+            assert_eq!(whole.as_os_str(), taken, "{folder}");
+        }
     }
 
     #[test]

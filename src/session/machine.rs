@@ -145,6 +145,8 @@ pub(super) enum Meaning {
         beginning: Box<Beginning>,
         /// What it sets its thread to that no answer of codex has.
         sets: Map<String, Value>,
+        /// What its thread was set to, where the turn sets it to something else.
+        before: Option<Box<Before>>,
     },
     Unsubscribed(ThreadId),
     /// Settings of a thread, which stay what they were where codex refuses others.

@@ -1,6 +1,5 @@
 //! Codex to client: what each line teaches, and whether the client sees it.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -150,8 +149,7 @@ impl Session {
                 self.openings += 1;
                 let has_document = telling.0.has_document;
                 let said = Opened::read(line, result, has_document);
-                let folder = result.and_then(|result| member_text(line, result, &["cwd"]));
-                habits.folder = folder.map(PathBuf::from).or(habits.folder);
+                habits.folder = said.folder().cloned().or(habits.folder);
                 let id = result
                     .and_then(|result| member_text(line, result, &["thread", "id"]))
                     .and_then(ThreadId::new);
@@ -171,10 +169,14 @@ impl Session {
                 ticket,
                 beginning,
                 sets,
+                before,
             } => {
                 let turn = result
                     .and_then(|result| member_text(line, result, &["turn", "id"]))
                     .and_then(TurnId::new);
+                if let Some(before) = before {
+                    self.settings_answered(*before, turn.is_some());
+                }
                 self.on_turn_answer(&thread, turn, (ticket, *beginning, sets));
             }
         }
@@ -351,9 +353,7 @@ impl Session {
             let id = member_text(line, &profile, &["id"]);
             self.ledger.set_profile(thread, id.map(Arc::from));
         }
-        if let Some(folder) = member_text(line, params, &["threadSettings", "cwd"]) {
-            self.registry.note_folder(thread, folder.into());
-        }
+        self.learn_place(line, params, thread);
     }
 
     /// Learns of logins, which belong to no thread.

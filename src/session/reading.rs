@@ -10,7 +10,8 @@ use crate::session::given::given_params::Excess;
 use crate::session::given::relay_member::{self, RelayMember, Scope};
 use crate::session::given::relay_methods::RelayCall;
 use crate::session::instructions::documents::ROOM_MEMBER;
-use crate::session::instructions::opening::{Base, Places};
+use crate::session::instructions::opening::Base;
+use crate::session::instructions::places::Places;
 use crate::session::instructions::strays::Strays;
 use crate::session::methods::{self, ClientMethod, ThreadWay};
 use crate::session::parent::threads::has_memory_tools;
@@ -150,6 +151,12 @@ impl Content {
 }
 
 impl Request {
+    /// The environments that a thread is opened in: codex takes some at a start alone.
+    pub(super) fn places_of_thread(&self, way: ThreadWay) -> Option<&Places> {
+        let places = self.said.places.as_ref();
+        places.filter(|_| way == ThreadWay::Start)
+    }
+
     fn read(line: &Bytes, id: RequestId, method: ClientMethod, params: Range<usize>) -> Self {
         let params = Known::read(line, params, &OF_CLIENT);
         let is_start = method == ClientMethod::Thread(ThreadWay::Start);
@@ -280,7 +287,10 @@ static OF_CODEX: [Sought; 17] = [
         ],
     ),
     Sought::leaf("threadId"),
-    Sought::new("threadSettings", &[Sought::leaf("cwd")]),
+    Sought::new(
+        "threadSettings",
+        &[Sought::leaf("cwd"), Sought::leaf("environments")],
+    ),
     Sought::new("turn", &[Sought::leaf("id")]),
     Sought::leaf("turnId"),
     Sought::leaf("userAgent"),

@@ -27,6 +27,10 @@ impl CodexVersion {
     /// two turns (measured on 0.155.1 to 0.171.0); older ones do so at the next turn.
     const TELLS_AT_COMPACTION: Self = Self(0, 162, 0);
 
+    /// The first that is known to take `environments` in `thread/settings/update`; 0.155.1 passes over
+    /// them.
+    const TAKES_PLACES_IN_SETTINGS: Self = Self(0, 171, 0);
+
     /// Reads the first version in `text`, as in `codex-cli 0.171.0`.
     pub fn find(text: &str) -> Option<Self> {
         text.split_whitespace().find_map(Self::parse)
@@ -48,6 +52,11 @@ impl CodexVersion {
     /// instructions only from the next turn on.
     pub fn tells_after_compaction(self) -> bool {
         self != Self(0, 0, 0) && self < Self::TELLS_AT_COMPACTION
+    }
+
+    /// Whether `thread/settings/update` takes a thread to other environments.
+    pub fn takes_places_in_settings(self) -> bool {
+        self == Self(0, 0, 0) || self >= Self::TAKES_PLACES_IN_SETTINGS
     }
 
     /// What the version means. Builds from source call themselves 0.0.0.

@@ -2,7 +2,8 @@
 //!
 //! Codex reads the documents of a thread when it loads it, and again at the first turn in another
 //! folder, with other environments or with other permissions; each answer to a start, a resume and a
-//! fork lists them as `instructionSources` (0.155.1 and 0.171.0). A profile of permissions that gives
+//! fork lists them as `instructionSources` (0.155.1 and 0.171.0). Which folder that is, `places` says. The
+//! resume of a loaded thread lists what was read last, and not what its next turn will have. A profile of permissions that gives
 //! no access to a folder leaves its document out; one that denies it by name makes codex refuse the
 //! thread or the turn.
 
@@ -13,6 +14,7 @@ use std::sync::Arc;
 use crate::base::limits::{MAX_KEPT_LISTINGS, MAX_LISTED_DOCUMENTS};
 use crate::context::orders::{Agents, Orders};
 use crate::context::turn_kind::TurnKind;
+use crate::session::instructions::places::Places;
 use crate::wire::envelope::{member, member_text, text};
 use crate::wire::known::Place;
 use crate::wire::scan::{self, Elements, ScanError};
@@ -43,7 +45,15 @@ impl Documents {
         self.profile = named.map(Arc::from);
         let shown = member(line, result, &["instructionSources"]);
         let shown = shown.and_then(|at| folders(line, &at).ok());
-        let folder = member_text(line, result, &["cwd"]).map(PathBuf::from);
+        let places = member(line, result, &["thread", "environments"]);
+        let places = places.and_then(|at| Places::read(line, &at));
+        if places.as_ref().is_some_and(Places::are_elsewhere) {
+            // It says nothing of a folder of this machine.
+            return;
+        }
+        let folder = places.as_ref().and_then(Places::folder).cloned();
+        let cwd = || member_text(line, result, &["cwd"]).map(PathBuf::from);
+        let folder = folder.or_else(cwd);
         let (Some(shown), Some(folder), true) = (shown, folder, has_file) else {
             return;
         };
@@ -208,6 +218,26 @@ mod tests {
         let mut documents = Documents::default();
         learn(&mut documents, "null", "[]", false);
         assert_eq!(shows(&documents, "/ws/a", None), Some(true));
+    }
+
+    #[test]
+    fn listing_is_of_the_environment_of_this_machine() {
+        for (environments, folder) in [
+            (
+                r#"[{"environmentId":"local","cwd":"/ws/b"}]"#,
+                Some("/ws/b"),
+            ),
+            ("[]", None),
+            (r#"[{"environmentId":"far","cwd":"/ws/a"}]"#, None),
+        ] {
+            let line = format!(
+                r#"{{"cwd":"/ws/a","thread":{{"environments":{environments}}},"instructionSources":[]}}"#
+            );
+            let mut documents = Documents::default();
+            documents.learn(line.as_bytes(), &(0..line.len()), true);
+            let listed = documents.listings.first().map(|it| it.folder.as_path());
+            assert_eq!(listed, folder.map(Path::new), "{environments}");
+        }
     }
 
     #[test]

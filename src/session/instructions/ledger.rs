@@ -16,6 +16,7 @@ use crate::base::limits::MAX_TOLD_THREADS;
 use crate::context::orders::Text;
 use crate::session::instructions::documents::Documents;
 use crate::session::instructions::opening::{Base, KeptConfig, Opened, Opening};
+use crate::session::instructions::places::Whereabouts;
 use crate::session::instructions::renewal::{Step, Trouble};
 use crate::session::instructions::strays::Strays;
 use crate::session::instructions::told::{Open, Past, Set, Storage, Told};
@@ -28,6 +29,8 @@ use crate::session::route::eligibility::Ineligible;
 #[derive(Debug)]
 pub struct Ledger {
     threads: BoundedMap<ThreadId, Told>,
+    /// This machine isn't among the environments that are usual.
+    usual_are_elsewhere: bool,
 }
 
 impl Ledger {
@@ -35,12 +38,18 @@ impl Ledger {
     pub fn new() -> Self {
         Self {
             threads: BoundedMap::new(MAX_TOLD_THREADS),
+            usual_are_elsewhere: false,
         }
     }
 
     /// What is known of a thread.
     pub fn find(&self, thread: &str) -> Option<&Told> {
         self.threads.find(thread)
+    }
+
+    /// Whether a thread has no native file system in the environments that are usual.
+    pub fn usual_are_elsewhere(&self) -> bool {
+        self.usual_are_elsewhere
     }
 
     /// Notes a thread that codex opened with `text`.
@@ -51,12 +60,17 @@ impl Ledger {
             && let Some(known) = self.threads.find_mut(id)
             && known.is_loaded
         {
-            known.rejoined(opening, said.documents);
+            known.rejoined(opening, said);
             return;
         }
         let before = source.filter(|_| opening.way != ThreadWay::Start);
         let is_new = opening.way == ThreadWay::Start;
+        let has_chosen = opening.places.is_some();
+        if let Some(places) = said.places.as_ref().filter(|_| !has_chosen) {
+            self.usual_are_elsewhere = places.are_elsewhere();
+        }
         let past = Past::of(&opening, text, before.as_ref().map(|it| it.past));
+        let places = said.places.or(opening.places);
         let told = Told {
             config: match &opening.base {
                 // What isn't kept can't be given again.
@@ -66,7 +80,9 @@ impl Ledger {
             base: opening.base.and_then(Base::into_text),
             kept: opening.kept,
             policy: opening.policy,
-            is_without_files: said.is_without_files || opening.is_without_files,
+            is_without_files: places
+                .map_or(self.usual_are_elsewhere, |places| places.are_elsewhere()),
+            has_chosen,
             documents: said.documents,
             set: Set {
                 settings: said.settings,
@@ -252,10 +268,11 @@ impl Ledger {
         }
     }
 
-    /// Notes whether a thread has a native file system from now on.
-    pub fn set_files(&mut self, thread: &str, has_files: bool) {
+    /// Notes where a thread works from now on.
+    pub fn set_place(&mut self, thread: &str, place: &Whereabouts) {
         if let Some(told) = self.threads.find_mut(thread) {
-            told.is_without_files = !has_files;
+            told.is_without_files = place.is_without_files;
+            told.has_chosen = place.is_chosen;
         }
     }
 

@@ -25,7 +25,7 @@ fn opening(way: ThreadWay, source: Option<&str>) -> Opening {
         config: KeptConfig::Absent,
         kept: Vec::new(),
         policy: None,
-        is_without_files: false,
+        places: None,
         is_routed: true,
         has_document: false,
     }

@@ -9,6 +9,7 @@ pub mod ledger;
 pub mod need;
 pub mod opening;
 pub mod orders;
+pub mod places;
 mod refused;
 pub mod renewal;
 pub mod sandbox;

@@ -10,17 +10,14 @@ use serde_json::{Map, Value};
 use crate::base::ids::ThreadId;
 use crate::base::limits::{MAX_KEPT_CONFIG_BYTES, MAX_POLICY_BYTES};
 use crate::session::instructions::documents::Documents;
+use crate::session::instructions::places::Places;
 use crate::session::methods::{INSTRUCTIONS_MEMBER, ThreadWay};
 use crate::wire::envelope::{member, member_text, text};
 use crate::wire::known::Place;
 use crate::wire::literal;
-use crate::wire::scan::{self, Elements};
+use crate::wire::scan;
 
 /// What a client asks codex for when it starts, resumes or forks a thread.
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "independent facts, not states"
-)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opening {
     /// How it comes to the thread.
@@ -39,8 +36,8 @@ pub struct Opening {
     pub kept: Vec<(&'static str, Bytes)>,
     /// The policy that the client gave.
     pub policy: Option<Arc<str>>,
-    /// Whether the client took its native file system away, or has it work on other machines alone.
-    pub is_without_files: bool,
+    /// The environments that the client has it started in.
+    pub places: Option<Places>,
     /// Whether it is given the private route.
     pub is_routed: bool,
     /// Whether the workspace has an AGENTS.md.
@@ -116,49 +113,15 @@ impl KeptConfig {
     }
 }
 
-/// Where commands of a thread run, as a list of environments says it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Places {
-    /// Nowhere: the list is empty.
-    None,
-    /// On this machine, and perhaps on others.
-    Here,
-    /// On other machines alone.
-    Elsewhere,
-}
-
-impl Places {
-    /// Reads the list at `list`; nothing where there is none.
-    pub fn read(line: &[u8], list: &Range<usize>) -> Option<Self> {
-        let mut places = Self::None;
-        let mut environments = Elements::at(line, list.start).ok()?;
-        while let Some(environment) = environments.next_element().ok()? {
-            let id = member_text(line, &environment, &["environmentId"]);
-            if id.as_deref() == Some(THIS_MACHINE) {
-                places = Self::Here;
-            } else if places == Self::None {
-                places = Self::Elsewhere;
-            }
-        }
-        Some(places)
-    }
-
-    /// Whether no folder of the thread is one of this machine.
-    pub fn are_elsewhere(self) -> bool {
-        matches!(self, Self::None | Self::Elsewhere)
-    }
-}
-
-/// What codex calls the machine that it runs on, read from 0.155.1 and 0.171.0.
-const THIS_MACHINE: &str = "local";
-
 /// What codex's answer says of a thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Opened {
     /// It is never written down, so that it can't be resumed.
     pub is_ephemeral: bool,
-    /// It has no native file system on this machine.
-    pub is_without_files: bool,
+    /// The environments that it is in.
+    pub places: Option<Places>,
+    /// The folder that codex calls its own.
+    pub cwd: Option<PathBuf>,
     /// Where codex writes it down.
     pub history: Option<PathBuf>,
     /// Its model and the like, as `thread/settings/updated` would tell them.
@@ -190,13 +153,22 @@ impl Opened {
             settings: Some(Value::Object(settings).to_string().into())
                 .filter(|it: &Bytes| it.len() <= MAX_KEPT_CONFIG_BYTES),
             is_ephemeral: find("ephemeral").is_some_and(is_true),
-            is_without_files: find("environments")
-                .and_then(|at| Places::read(line, &at))
-                .is_some_and(Places::are_elsewhere),
+            places: find("environments").and_then(|at| Places::read(line, &at)),
+            cwd: result
+                .and_then(|result| member_text(line, result, &["cwd"]))
+                .map(PathBuf::from),
             history: find("path")
                 .and_then(|at| text(line, &at))
                 .map(PathBuf::from),
         }
+    }
+}
+
+impl Opened {
+    /// The folder of this machine that codex reads documents and skills from.
+    pub fn folder(&self) -> Option<&PathBuf> {
+        let chosen = self.places.as_ref().and_then(Places::folder);
+        chosen.or(self.cwd.as_ref())
     }
 }
 
@@ -218,32 +190,5 @@ mod tests {
         let params = br#"{"config":{"developer_instructions":"b"},"developerInstructions":null}"#;
         let own = Base::of_params(params, &(0..params.len()));
         assert_eq!(own, Some(Base::Kept("b".into())));
-    }
-
-    #[test]
-    fn environments_say_where_a_thread_is() {
-        for (list, places) in [
-            ("[]", Some(Places::None)),
-            (
-                r#"[{"environmentId":"local","cwd":"/a"}]"#,
-                Some(Places::Here),
-            ),
-            (
-                r#"[{"environmentId":"far"},{"environmentId":"local"}]"#,
-                Some(Places::Here),
-            ),
-            (
-                r#"[{"environmentId":"far","cwd":"/local"}]"#,
-                Some(Places::Elsewhere),
-            ),
-            (r#"[{"cwd":"/a"}]"#, Some(Places::Elsewhere)),
-            ("null", None),
-        ] {
-            assert_eq!(
-                Places::read(list.as_bytes(), &(0..list.len())),
-                places,
-                "{list}"
-            );
-        }
     }
 }

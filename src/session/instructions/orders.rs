@@ -10,7 +10,8 @@ use crate::context::orders::{Parts, Text};
 use crate::context::snapshot::Section;
 use crate::session::instructions::documents::{self, Documents, profile_of_turn};
 use crate::session::instructions::need::Need;
-use crate::session::instructions::opening::{Base, KeptConfig, Opening, Places};
+use crate::session::instructions::opening::{Base, KeptConfig, Opening};
+use crate::session::instructions::places::Places;
 use crate::session::instructions::renewal::{Permissions, Settings, Step, Trouble};
 use crate::session::instructions::told::Told;
 use crate::session::intercept::{Ask, ClientVerdict, Patience, Then};
@@ -91,7 +92,7 @@ impl Session {
             config,
             kept: members,
             policy: policy.or_else(|| known.and_then(|it| it.policy.clone())),
-            is_without_files: said.places.is_some_and(Places::are_elsewhere),
+            places: route.thread.request.places_of_thread(way).cloned(),
             is_routed: false,
             has_document: route.orders.has_document,
             source,
@@ -125,15 +126,19 @@ impl Session {
 
     /// The developer instructions that a thread is opened with.
     pub(in crate::session) fn opening_text(
+        &self,
         route: &Route,
         opening: &Opening,
         section: Option<&str>,
     ) -> Text {
         let is_routed = section.is_none();
         let kind = route.thread.habits.kind;
+        let usual = self.ledger.usual_are_elsewhere();
+        let places = opening.places.as_ref();
+        let is_elsewhere = places.map_or(usual, Places::are_elsewhere);
         let is_shown = route.orders.agents.as_ref().is_some_and(|agents| {
             // Of a profile that a client names here codex tells at once what it shows.
-            agents.is_discovered && !opening.is_without_files && route.has_room != Some(false)
+            agents.is_discovered && !is_elsewhere && route.has_room != Some(false)
         });
         let agents = documents::copy(&route.orders, kind, is_routed, is_shown);
         let policy = opening.policy.as_deref();
@@ -192,10 +197,6 @@ impl Session {
         // What is put into a running turn would stand in the middle of it.
         if known.is_none_or(Thread::is_running) {
             return self.deliver(line, ready);
-        }
-        // Codex keeps the environments of a turn for those that follow.
-        if let Some(places) = ready.turn.request.said.places {
-            self.ledger.set_files(thread, !places.are_elsewhere());
         }
         if !ready.turn.renewed.has_counted {
             // What was true before another turn need not be so any more.
@@ -352,6 +353,9 @@ impl Session {
                 .as_ref()
                 .map(|before| before.lost(&now, policy.as_ref(), is_experimental));
             ready.turn.renewed.loses(lost.unwrap_or_default());
+            let before = self.place_after_return(answer, thread.as_str());
+            // The turn takes it there again.
+            ready.turn.renewed.place = ready.turn.renewed.place.or(before);
             if self.must_tell_another(line, &mut ready, &text, answer) {
                 return self.settle_orders(line, ready);
             }
@@ -399,15 +403,18 @@ fn shows(line: &Bytes, ready: &Ready, told: &Told) -> Option<bool> {
     let Some(agents) = &ready.orders.agents else {
         return Some(true);
     };
-    if told.is_without_files {
+    let place = ready.turn.renewed.place.as_ref();
+    if place.map_or(told.is_without_files, |it| it.is_without_files) {
         return Some(false);
     }
     let folder = ready.wish.folder.as_deref();
     let profile = ready.turn.renewed.profile.as_deref();
     let shows = told.documents.shows(agents, folder, profile);
     // In a folder that the turn itself goes to nobody has looked yet.
-    let own = member(line, &ready.turn.request.params, &["cwd"]);
-    let is_moving = own.is_some_and(|own| !scan::is_null(line, &own));
+    let request = &ready.turn.request;
+    let own = member(line, &request.params, &["cwd"]);
+    let is_moving =
+        request.said.places.is_some() || own.is_some_and(|own| !scan::is_null(line, &own));
     let cannot_ask = told.is_ephemeral() || told.must_stay_loaded() || told.has_too_much();
     shows.or_else(|| (is_moving || cannot_ask).then_some(agents.is_discovered))
 }

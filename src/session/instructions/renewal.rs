@@ -17,6 +17,7 @@ use serde_json::{Map, Value};
 use crate::base::limits::MAX_KEPT_CONFIG_BYTES;
 use crate::context::orders::Text;
 use crate::session::instructions::opening::KeptConfig;
+use crate::session::instructions::places::Places;
 use crate::session::instructions::sandbox::{self, Ground};
 use crate::session::instructions::told::Told;
 use crate::wire::envelope::member;
@@ -222,6 +223,16 @@ impl Settings {
             .filter(is_lost)
             .map(|(name, value)| (name.clone(), value.clone()))
             .collect();
+        // Each of them brings the other along, but for one that stands beside it.
+        let together = [FOLDER, PLACES];
+        if is_experimental && lost.iter().any(|(name, _)| together.contains(&&**name)) {
+            for name in together {
+                let before = self.members.get(name).filter(|it| !it.is_null());
+                if let Some(before) = before.filter(|_| lost.iter().all(|(it, _)| it != name)) {
+                    lost.push((name.to_owned(), before.clone()));
+                }
+            }
+        }
         // Codex takes one of them. A profile is its name; what it comes to as a policy says less.
         if !(self.has_profile() && is_experimental) {
             let policy = self.lost_policy(now, own);
@@ -241,19 +252,23 @@ impl Settings {
     }
 }
 
-/// Of what a renewal has lost, what a turn with `params` doesn't settle in another way.
+/// Of what a renewal has lost, what a turn with `params` and these environments doesn't settle in another
+/// way.
 pub fn still_lost(
     line: &[u8],
-    params: &impl Place,
+    (params, places): (&impl Place, Option<&Places>),
     mut lost: Vec<(String, Value)>,
 ) -> Vec<(String, Value)> {
     let has = |name| member(line, params, &[name]).is_some_and(|at| !scan::is_null(line, &at));
     if has(PROFILE) || has(POLICY) {
         lost.retain(|(name, _)| name != PROFILE && name != POLICY);
     }
-    if has("cwd") || has("runtimeWorkspaceRoots") {
-        // They bring the environments that are usual there, and codex would go by others instead.
-        lost.retain(|(name, _)| name != ENVIRONMENTS);
+    // A folder, and roots, bring the usual environments along, and one of this machine brings its folder.
+    if (has(FOLDER) || has("runtimeWorkspaceRoots")) && places.is_none() {
+        lost.retain(|(name, _)| name != PLACES);
+    }
+    if places.is_some_and(|places| !places.are_elsewhere()) {
+        lost.retain(|(name, _)| name != FOLDER);
     }
     lost
 }
@@ -301,9 +316,9 @@ const IN_ANSWER: [(&str, &[&str]); 10] = [
     ("approvalPolicy", &["approvalPolicy"]),
     ("approvalsReviewer", &["approvalsReviewer"]),
     ("collaborationMode", &["collaborationMode"]),
-    ("cwd", &["cwd"]),
+    (FOLDER, &["cwd"]),
     ("effort", &["reasoningEffort"]),
-    (ENVIRONMENTS, &["thread", "environments"]),
+    (PLACES, &["thread", "environments"]),
     ("model", &["model"]),
     (PROFILE, &["activePermissionProfile", "id"]),
     (POLICY, &["sandbox"]),
@@ -314,10 +329,13 @@ const IN_ANSWER: [(&str, &[&str]); 10] = [
 const TOLD_ALONE: [&str; 3] = ["collaborationMode", "personality", "summary"];
 
 /// Members that codex takes of a client with `experimentalApi` alone.
-const EXPERIMENTAL: [&str; 3] = ["collaborationMode", ENVIRONMENTS, PROFILE];
+const EXPERIMENTAL: [&str; 3] = ["collaborationMode", PLACES, PROFILE];
+
+/// The member with the thread's folder.
+const FOLDER: &str = "cwd";
 
 /// The member that says on which machines, and where on them, a thread works.
-const ENVIRONMENTS: &str = "environments";
+const PLACES: &str = "environments";
 
 /// The member that chooses a profile of permissions by its name.
 pub(super) const PROFILE: &str = "permissions";
@@ -362,13 +380,42 @@ mod tests {
         let lost = vec![
             (POLICY.to_owned(), json!({})),
             ("cwd".to_owned(), json!("/")),
-            (ENVIRONMENTS.to_owned(), json!([])),
+            (PLACES.to_owned(), json!([])),
         ];
-        let left = |params: &str| still_lost(params.as_bytes(), &(0..params.len()), lost.clone());
+        let left = |params: &str| {
+            let whole = 0..params.len();
+            let list = member(params.as_bytes(), &whole, &[PLACES]);
+            let places = list.and_then(|at| Places::read(params.as_bytes(), &at));
+            still_lost(params.as_bytes(), (&whole, places.as_ref()), lost.clone())
+        };
         assert_eq!(left(r#"{"permissions":"a"}"#), lost[1..]);
         assert_eq!(left(r#"{"sandboxPolicy":{}}"#), lost[1..]);
         assert_eq!(left(r#"{"permissions":null}"#), lost);
         assert_eq!(left(r#"{"cwd":"/a"}"#), lost[..2]);
         assert_eq!(left(r#"{"runtimeWorkspaceRoots":["/a"]}"#), lost[..2]);
+        assert_eq!(left(r#"{"environments":[]}"#), lost);
+        let here = r#"{"environments":[{"environmentId":"local","cwd":"/a"}]}"#;
+        assert_eq!(left(here), [lost[0].clone(), lost[2].clone()]);
+    }
+
+    #[test]
+    fn folder_and_environments_are_set_again_together() {
+        let read = |cwd: &str, place: &str| {
+            let environments = json!([{"environmentId": "local", "cwd": place}]);
+            let result = json!({"cwd": cwd, "thread": {"environments": environments}});
+            Settings::read(&Bytes::from(json!({"result": result}).to_string()), None)
+        };
+        let before = read("/a", "/b");
+        let names = |now: &Settings, is_experimental| {
+            let lost = before.lost(now, None, is_experimental);
+            let mut names: Vec<String> = lost.into_iter().map(|(name, _)| name).collect();
+            names.sort();
+            names
+        };
+        for now in [read("/a", "/a"), read("/c", "/b"), read("/c", "/c")] {
+            assert_eq!(names(&now, true), ["cwd", "environments"]);
+        }
+        assert_eq!(names(&read("/a", "/b"), true), [""; 0]);
+        assert_eq!(names(&read("/a", "/a"), false), [""; 0]);
     }
 }

@@ -10,7 +10,7 @@ use crate::base::limits::MAX_KEPT_CONFIG_BYTES;
 use crate::context::digest::Digest;
 use crate::context::orders::Text;
 use crate::session::instructions::documents::Documents;
-use crate::session::instructions::opening::{Base, KeptConfig, Opening};
+use crate::session::instructions::opening::{Base, KeptConfig, Opened, Opening};
 use crate::session::instructions::renewal::{POLICY, PROFILE, Step, Trouble};
 use crate::session::instructions::strays::Strays;
 use crate::session::instructions::work::Work;
@@ -35,6 +35,8 @@ pub struct Told {
     pub policy: Option<Arc<str>>,
     /// Whether it has no native file system.
     pub is_without_files: bool,
+    /// Whether the client has chosen its environments.
+    pub has_chosen: bool,
     /// What it is set to.
     pub set: Set,
     /// What codex itself shows it of the workspace's AGENTS.md.
@@ -182,8 +184,12 @@ impl Told {
 
     /// Notes that a client resumed the thread while it was loaded: codex takes nothing new for it, so
     /// what is new goes into what it is renewed with.
-    pub(super) fn rejoined(&mut self, opening: Opening, documents: Documents) {
-        self.listed(documents);
+    pub(super) fn rejoined(&mut self, opening: Opening, said: Opened) {
+        // What it lists is of its last turn, whatever it was set to since.
+        self.documents.profile = said.documents.profile;
+        if let Some(places) = said.places {
+            self.is_without_files = places.are_elsewhere();
+        }
         self.policy = opening.policy.or_else(|| self.policy.take());
         if self.is_routed != opening.is_routed && opening.config != KeptConfig::Absent {
             // It goes another way from now on: the one that the client has told here.

@@ -16,6 +16,7 @@ use crate::context::wish::Wish;
 use crate::session::given::registrations::{InForce, Registered};
 use crate::session::given::relay_member::RelayMember;
 use crate::session::instructions::opening::{Base, Opening};
+use crate::session::instructions::places::Places;
 use crate::session::intercept::{ClientVerdict, Prepare, Target, rewritten};
 use crate::session::machine::{Denial, Meaning, Session};
 use crate::session::methods::ThreadWay;
@@ -35,7 +36,7 @@ pub struct Habits {
     pub profile: Option<ProfileId>,
     /// Whether they have tools for the memory, as far as anybody told; unknown counts as no.
     pub memory_tools: Option<bool>,
-    /// The folder that the thread works in, as far as codex or the client told.
+    /// The folder of this machine that the thread works in, as far as codex or the client told.
     pub folder: Option<PathBuf>,
 }
 
@@ -142,6 +143,8 @@ impl Session {
         member: &RelayMember,
     ) -> Habits {
         let params = &request.params;
+        let chosen = request.places_of_thread(way).and_then(Places::folder);
+        let chosen = chosen.cloned();
         let known = match way {
             ThreadWay::Resume => member_text(line, params, &["threadId"])
                 .and_then(|id| Some(self.registry.find(&id)?.habits.clone()))
@@ -156,8 +159,8 @@ impl Session {
             kind: member.kind.unwrap_or(known.kind),
             profile: member.profile.clone().or(known.profile),
             memory_tools: member.memory_tools.or(known.memory_tools),
-            folder: member_text(line, params, &["cwd"])
-                .map(PathBuf::from)
+            folder: chosen
+                .or_else(|| member_text(line, params, &["cwd"]).map(PathBuf::from))
                 .or(known.folder),
         }
     }
@@ -205,7 +208,7 @@ impl Session {
         let shared = shared.map(|it| &it.snapshot);
         let shared = shared.filter(|it| self.measure(it).is_ok());
         let section = shared.map_or("", |it| it.text());
-        let text = Self::opening_text(&route, &opening, ineligible.map(|_| section));
+        let text = self.opening_text(&route, &opening, ineligible.map(|_| section));
         if let Err(denial) = Self::measure_base(&opening, &text) {
             return self.refuse(route.thread.request.id, denial);
         }

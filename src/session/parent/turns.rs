@@ -1,6 +1,5 @@
 //! Turns that the client starts and steers: their context, references and generation.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -13,6 +12,7 @@ use crate::context::reference::{self, Reference};
 use crate::context::turn_kind::TurnKind;
 use crate::context::wish::Wish;
 use crate::session::given::relay_member::RelayMember;
+use crate::session::instructions::places::Whereabouts;
 use crate::session::instructions::renewal;
 use crate::session::intercept::{
     Ask, ClientVerdict, Patience, Prepare, Target, Then, Waiting, rewritten,
@@ -50,6 +50,8 @@ pub(in crate::session) struct StartTurn {
 pub(in crate::session) struct Renewed {
     /// What it has lost of the thread's settings.
     lost: Vec<(String, Value)>,
+    /// Where the turn goes, where that isn't simply where its thread is.
+    pub(in crate::session) place: Option<Whereabouts>,
     /// The profile of permissions that the turn runs under, as far as known.
     pub(in crate::session) profile: Option<Arc<str>>,
     /// Codex has told what it shows of AGENTS.md, in this renewal.
@@ -166,7 +168,7 @@ impl Session {
             is_shared: known.is_some_and(|known| !known.routed),
             ..habits.wish(&member, in_force)
         };
-        let wish = at_folder(wish, line, &request.params);
+        let wish = at_folder(wish, line, &request);
         if member.scratch.is_some() && wish.kind != TurnKind::Heartbeat {
             let fault = "relay.scratch: goes with kind heartbeat alone".to_owned();
             return self.refuse(request.id, Denial::RelayMember { fault });
@@ -188,6 +190,10 @@ impl Session {
             let edit = scratch_edit(line, &request.params, member.scratch.as_deref());
             return rewritten(edit.into_iter().collect());
         };
+        let renewed = Renewed {
+            place: self.place_of_turn(line, &request, &thread),
+            ..Renewed::default()
+        };
         let turn = StartTurn {
             request,
             thread,
@@ -195,7 +201,7 @@ impl Session {
             is_given,
             has_own: member.context.is_some(),
             may_have_memory,
-            renewed: Renewed::default(),
+            renewed,
         };
         let history = self.ledger.turn_asked(turn.thread.as_str());
         ClientVerdict::Prepare(Prepare {
@@ -384,13 +390,14 @@ impl Session {
     ) -> ClientVerdict {
         let beginning = Box::new(beginning);
         let StartTurn {
-            request: Request { id, params, .. },
+            request: Request { id, params, said },
             thread,
             scratch,
             renewed,
             ..
         } = turn;
-        let lost = renewal::still_lost(line, &params, renewed.lost);
+        let before = self.turn_goes(&thread, renewed.place).map(Box::new);
+        let lost = renewal::still_lost(line, (&params, said.places.as_ref()), renewed.lost);
         let sets = renewal::set_by_turn(line, &params, &lost);
         let mut edits = config_edit::settings(line, &params, &lost);
         edits.extend(scratch_edit(line, &params, scratch.as_deref()));
@@ -400,6 +407,7 @@ impl Session {
                 ticket: None,
                 beginning,
                 sets,
+                before,
             };
             self.pending.settle(id, meaning);
             return rewritten(edits);
@@ -415,6 +423,7 @@ impl Session {
             ticket: Some(ticket),
             beginning,
             sets,
+            before,
         };
         self.pending.settle(id, meaning);
         rewritten(edits)
@@ -422,8 +431,10 @@ impl Session {
 }
 
 /// Codex looks for documents and skills where the turn works.
-fn at_folder(wish: Wish, line: &[u8], params: &Known) -> Wish {
-    let folder = member_text(line, params, &["cwd"]).map(PathBuf::from);
+fn at_folder(wish: Wish, line: &[u8], request: &Request) -> Wish {
+    let places = request.said.places.as_ref();
+    let goes_to = Whereabouts::default().of_request(line, &request.params, (places, false));
+    let folder = goes_to.and_then(|place| place.folder);
     Wish {
         folder: folder.or(wish.folder),
         ..wish

@@ -16,7 +16,7 @@ use crate::support::stage::Stage;
 use crate::support::story;
 
 /// What the file says.
-const AGENTS: &str = "Agents-mark-4b1f";
+pub(super) const AGENTS: &str = "Agents-mark-4b1f";
 
 async fn agents_file_is_copied_where_codex_does_not_find_it(case: Case) {
     let stage = Stage::set(case).await;
@@ -119,7 +119,11 @@ pub(super) fn write_profiles(stage: &Stage, default: &str) {
 }
 
 /// A client with a thread that works in the workspace.
-async fn in_workspace(launch: Launch<'_>, stage: &Stage, more: Value) -> (Client, String) {
+pub(super) async fn in_workspace(
+    launch: Launch<'_>,
+    stage: &Stage,
+    more: Value,
+) -> (Client, String) {
     let mut client = launch.start().await;
     let mut start = json!({"cwd": stage.workspace.display().to_string()});
     let members = start.as_object_mut().unwrap();
@@ -136,7 +140,7 @@ pub(super) async fn profile(client: &mut Client, thread: &str) -> Value {
 }
 
 /// Whether codex, and whether the relay, has the model go by the file: what each said last counts.
-fn shown(request: &Recorded) -> (bool, bool) {
+pub(super) fn shown(request: &Recorded) -> (bool, bool) {
     let is_codexs = |(role, text): &&(String, String)| {
         role == "user" && text.starts_with("# AGENTS.md instructions")
     };

@@ -17,6 +17,7 @@ mod moves;
 mod oversize;
 mod owned;
 mod passing;
+mod places_of_documents;
 mod policy;
 mod private_endpoint;
 mod programs;

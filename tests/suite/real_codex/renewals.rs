@@ -159,6 +159,26 @@ async fn renewal_keeps_what_a_turn_of_a_client_of_the_stable_api_has_set(case: C
 }
 matrix!(renewal_keeps_what_a_turn_of_a_client_of_the_stable_api_has_set: http);
 
+async fn renewal_keeps_the_base_instructions_of_a_resume(case: Case) {
+    let stage = Stage::set(case).await;
+    let (mut client, thread) = stage.with_policy(OLD).with_thread().await;
+    turn(&mut client, &thread, "one").await;
+    assert!(client.close().await.success());
+    let mut client = stage.with_policy(OLD).start().await;
+    let resume = json!({"threadId": thread, "baseInstructions": "Base-words-77aa"});
+    client.thread("thread/resume", resume).await;
+    turn(&mut client, &thread, "two").await;
+    stage.policy(NEW);
+    turn(&mut client, &thread, "three").await;
+    assert!(client.close().await.success());
+    for prompt in ["two", "three"] {
+        let request = stage.asked(&thread, prompt);
+        assert_eq!(copies(&request, "Base-words-77aa"), 1, "{prompt}");
+    }
+    assert_eq!(copies(&stage.asked(&thread, "three"), NEW), 1);
+}
+matrix!(renewal_keeps_the_base_instructions_of_a_resume: http);
+
 async fn renewal_keeps_a_profile_by_its_name(case: Case) {
     let stage = Stage::set(case).await;
     write_profiles(&stage, ":workspace");
