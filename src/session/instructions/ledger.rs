@@ -19,7 +19,7 @@ use crate::session::instructions::opening::{Base, KeptConfig, Opened, Opening};
 use crate::session::instructions::places::Whereabouts;
 use crate::session::instructions::renewal::{Step, Trouble};
 use crate::session::instructions::strays::Strays;
-use crate::session::instructions::told::{Open, Past, Set, Storage, Told};
+use crate::session::instructions::told::{Open, Owed, Past, Set, Storage, Told};
 use crate::session::instructions::work::Work;
 use crate::session::methods::ThreadWay;
 use crate::session::own::OwnId;
@@ -110,6 +110,7 @@ impl Ledger {
             open: None,
             strays: Strays::default(),
             restored: None,
+            owed: Owed::default(),
             compactions: 0,
             history: said.history.filter(|_| before.is_none() && !is_new),
         };
@@ -383,6 +384,15 @@ impl Ledger {
     pub fn turn_answered(&mut self, thread: &str, is_ok: bool) {
         if !is_ok {
             self.done(thread);
+        } else if let Some(told) = self.threads.find_mut(thread) {
+            told.owed = Owed::default();
+        }
+    }
+
+    /// Notes what a renewal has lost, in case that the turn that sets it again doesn't start.
+    pub fn owe(&mut self, thread: &str, owed: Owed) {
+        if let Some(told) = self.threads.find_mut(thread) {
+            told.owed = owed;
         }
     }
 

@@ -13,7 +13,7 @@ use crate::session::instructions::need::Need;
 use crate::session::instructions::opening::{Base, KeptConfig, Opening};
 use crate::session::instructions::places::Places;
 use crate::session::instructions::renewal::{Permissions, Settings, Step, Trouble};
-use crate::session::instructions::told::Told;
+use crate::session::instructions::told::{Owed, Told};
 use crate::session::intercept::{Ask, ClientVerdict, Patience, Then};
 use crate::session::machine::{Denial, Session};
 use crate::session::methods::{INSTRUCTIONS_MEMBER, ThreadWay};
@@ -202,6 +202,12 @@ impl Session {
             // What was true before another turn need not be so any more.
             self.ledger.set_busy(thread, false);
         }
+        if let Some(told) = self.ledger.find(thread) {
+            // A turn before this one was to set it again, and didn't start.
+            let owed = told.owed.clone();
+            ready.turn.renewed.loses(owed.lost);
+            ready.turn.renewed.place = ready.turn.renewed.place.or(owed.place);
+        }
         let (Some(known), Some(told)) = (known, self.ledger.find(thread)) else {
             return self.deliver(line, ready);
         };
@@ -355,7 +361,10 @@ impl Session {
             ready.turn.renewed.loses(lost.unwrap_or_default());
             let before = self.place_after_return(answer, thread.as_str());
             // The turn takes it there again.
+            let place = before.clone();
             ready.turn.renewed.place = ready.turn.renewed.place.or(before);
+            let lost = ready.turn.renewed.lost().to_vec();
+            self.ledger.owe(thread.as_str(), Owed { lost, place });
             if self.must_tell_another(line, &mut ready, &text, answer) {
                 return self.settle_orders(line, ready);
             }

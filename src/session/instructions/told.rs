@@ -11,6 +11,7 @@ use crate::context::digest::Digest;
 use crate::context::orders::Text;
 use crate::session::instructions::documents::Documents;
 use crate::session::instructions::opening::{Base, KeptConfig, Opened, Opening};
+use crate::session::instructions::places::Whereabouts;
 use crate::session::instructions::renewal::{POLICY, PROFILE, Step, Trouble};
 use crate::session::instructions::strays::Strays;
 use crate::session::instructions::work::Work;
@@ -67,6 +68,8 @@ pub struct Told {
     pub(super) strays: Strays,
     /// What a thread was told last that couldn't be loaded with it, to be told again after a compaction.
     pub(super) restored: Option<Arc<Text>>,
+    /// What a renewal has lost of its settings, until a turn has set it again.
+    pub(super) owed: Owed,
     /// Compactions that the client asked for.
     pub(super) compactions: u8,
     /// Where codex wrote its history down, while nobody has looked whether there is a section of
@@ -84,6 +87,15 @@ pub struct Set {
     pub policy: KeptConfig,
     /// Whether its collaboration mode is the one of a heartbeat.
     pub is_in_heartbeat: bool,
+}
+
+/// Settings that a renewal has lost, and that no turn has set again so far.
+#[derive(Clone, Debug, Default)]
+pub struct Owed {
+    /// Members of `turn/start`.
+    pub lost: Vec<(String, Value)>,
+    /// Where the thread was.
+    pub place: Option<Whereabouts>,
 }
 
 /// Whether codex can load a thread again.

@@ -9,7 +9,8 @@ use crate::base::ids::ThreadId;
 use crate::session::instructions::documents::profile_of_turn;
 use crate::session::instructions::opening::KeptConfig;
 use crate::session::instructions::places::{Places, Whereabouts};
-use crate::session::instructions::renewal::permissions_set_by;
+use crate::session::instructions::renewal::{permissions_set_by, still_lost};
+use crate::session::instructions::told::Owed;
 use crate::session::intercept::ClientVerdict;
 use crate::session::machine::{Meaning, Session};
 use crate::session::reading::Request;
@@ -42,6 +43,7 @@ impl Session {
         let profile = profile_of_turn(line, &params, before.profile.as_ref());
         self.ledger.set_profile(thread, profile);
         self.ledger.sets(thread, permissions_set_by(line, &params));
+        self.owe_less(line, (&params, said.places.as_ref()), thread);
         let version = self.client.codex_version;
         let is_taken = version.is_none_or(CodexVersion::takes_places_in_settings);
         let places = said.places.as_ref().filter(|_| is_taken);
@@ -52,6 +54,19 @@ impl Session {
         }
         let _ = self.pending.try_note(id, Meaning::Updated(before));
         ClientVerdict::Pass
+    }
+
+    /// What the client sets now isn't owed any more.
+    fn owe_less(&mut self, line: &[u8], params: (&Known, Option<&Places>), thread: &str) {
+        let Some(told) = self.ledger.find(thread) else {
+            return;
+        };
+        let Owed { lost, place } = told.owed.clone();
+        let mut lost = still_lost(line, params, lost);
+        lost.retain(|(name, _)| member(line, params.0, &[name]).is_none());
+        let is_moving = params.1.is_some() || member(line, params.0, &["cwd"]).is_some();
+        let place = place.filter(|_| !is_moving);
+        self.ledger.owe(thread, Owed { lost, place });
     }
 
     fn set_to_now(&self, thread: ThreadId) -> Option<Before> {

@@ -67,6 +67,11 @@ impl Renewed {
         self.lost.push((name.to_owned(), value));
     }
 
+    /// What is to be set again.
+    pub(in crate::session) fn lost(&self) -> &[(String, Value)] {
+        &self.lost
+    }
+
     /// Notes what a renewal has lost; what one before it has lost is lost still.
     pub(in crate::session) fn loses(&mut self, lost: Vec<(String, Value)>) {
         for (name, value) in lost {

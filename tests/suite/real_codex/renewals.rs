@@ -96,6 +96,36 @@ async fn renewal_keeps_the_settings_of_the_thread(case: Case) {
 }
 matrix!(renewal_keeps_the_settings_of_the_thread: http);
 
+async fn what_a_renewal_has_lost_is_set_by_the_next_turn_that_starts(case: Case) {
+    let stage = Stage::set(case).await;
+    let other = stage.home.join("other");
+    fs::create_dir(&other).unwrap();
+    let policy = json!({"type": "workspaceWrite", "writableRoots": [stage.home.display().to_string()], "networkAccess": true});
+    let set = json!({
+        "cwd": other.display().to_string(),
+        "sandboxPolicy": policy,
+        "summary": "detailed",
+        "serviceTier": "flex",
+        "model": case.version.classic_model(),
+    });
+    let (mut client, thread) = stage.with_policy(OLD).with_thread().await;
+    let done = client.turn_with(&thread, "one", set).await;
+    assert_eq!(done["status"], "completed", "{done}");
+    let before = state(&mut client, &thread).await;
+    stage.policy(NEW);
+    // Codex reads this when the thread was renewed already.
+    let input = json!([{"type": "text", "text": "refused"}]);
+    let refused = json!({"threadId": thread, "input": input, "effort": 7});
+    client.call("turn/start", refused).await.unwrap_err();
+    turn(&mut client, &thread, "two").await;
+    assert_eq!(state(&mut client, &thread).await, before);
+    assert!(client.close().await.success());
+    let two = stage.asked(&thread, "two");
+    assert_eq!(two.json().unwrap()["reasoning"]["summary"], "detailed");
+    assert_eq!(replaced(&two).len(), 1);
+}
+matrix!(what_a_renewal_has_lost_is_set_by_the_next_turn_that_starts: http);
+
 /// Everything that codex says of a thread's settings: it does when one of them changes.
 async fn all_settings(client: &mut Client, thread: &str, approvals: &str) -> Value {
     let from = client.inbox.len();
