@@ -161,15 +161,15 @@ impl Request {
         let params = Known::read(line, params, &OF_CLIENT);
         let is_start = method == ClientMethod::Thread(ThreadWay::Start);
         let tools = member(line, &params, &["dynamicTools"]).filter(|_| is_start);
-        let places = member(line, &params, &["environments"]);
+        let places = || Places::find(line, &params, &["environments"]);
         let said = match method {
             ClientMethod::Thread(_) | ClientMethod::TurnStart => Said {
                 own: Base::of_params(line, &params),
-                places: places.and_then(|at| Places::read(line, &at)),
+                places: places(),
                 has_memory_tools: tools.is_some_and(|at| has_memory_tools(line, &at)),
             },
             ClientMethod::Settings => Said {
-                places: places.and_then(|at| Places::read(line, &at)),
+                places: places(),
                 ..Said::default()
             },
             ClientMethod::Compact

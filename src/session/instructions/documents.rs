@@ -45,8 +45,7 @@ impl Documents {
         self.profile = named.map(Arc::from);
         let shown = member(line, result, &["instructionSources"]);
         let shown = shown.and_then(|at| folders(line, &at).ok());
-        let places = member(line, result, &["thread", "environments"]);
-        let places = places.and_then(|at| Places::read(line, &at));
+        let places = Places::find(line, result, &["thread", "environments"]);
         if places.as_ref().is_some_and(Places::are_elsewhere) {
             // It says nothing of a folder of this machine.
             return;

@@ -153,7 +153,7 @@ impl Opened {
             settings: Some(Value::Object(settings).to_string().into())
                 .filter(|it: &Bytes| it.len() <= MAX_KEPT_CONFIG_BYTES),
             is_ephemeral: find("ephemeral").is_some_and(is_true),
-            places: find("environments").and_then(|at| Places::read(line, &at)),
+            places: result.and_then(|it| Places::find(line, it, &["thread", "environments"])),
             cwd: result
                 .and_then(|result| member_text(line, result, &["cwd"]))
                 .map(PathBuf::from),

@@ -19,7 +19,7 @@
 use std::ops::Range;
 use std::path::PathBuf;
 
-use crate::wire::envelope::member_text;
+use crate::wire::envelope::{member, member_text};
 use crate::wire::known::Place;
 use crate::wire::scan::Elements;
 
@@ -49,6 +49,11 @@ impl Places {
             }
         }
         Some(places)
+    }
+
+    /// Reads the list that `path` leads to from `place`; nothing where there is none.
+    pub fn find(line: &[u8], place: &impl Place, path: &[&str]) -> Option<Self> {
+        Self::read(line, &member(line, place, path)?)
     }
 
     /// Whether no folder of the thread is one of this machine.
@@ -119,7 +124,6 @@ const THIS_MACHINE: &str = "local";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::envelope::member;
 
     #[test]
     fn environments_say_where_a_thread_is() {

@@ -135,8 +135,7 @@ impl Session {
 
     /// Learns where codex says that a thread works from now on.
     pub(in crate::session) fn learn_place(&mut self, line: &[u8], params: &Known, thread: &str) {
-        let list = member(line, params, &["threadSettings", "environments"]);
-        let places = list.and_then(|at| Places::read(line, &at));
+        let places = Places::find(line, params, &["threadSettings", "environments"]);
         let cwd = member_text(line, params, &["threadSettings", "cwd"]);
         if let Some(mut place) = self.place(thread) {
             place.learn(cwd.map(Into::into), places.as_ref());
@@ -155,8 +154,7 @@ impl Session {
         let before = self.place(thread)?;
         let envelope = Envelope::read(answer)?;
         let result = envelope.result?;
-        let list = member(answer, &result, &["thread", "environments"]);
-        let places = list.and_then(|at| Places::read(answer, &at));
+        let places = Places::find(answer, &result, &["thread", "environments"]);
         let cwd = member_text(answer, &result, &["cwd"]);
         let mut now = Whereabouts {
             is_chosen: false,
