@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::base::ids::RequestId;
 use crate::base::limits::MAX_NAME_BYTES;
 use crate::wire::known::Place;
+use crate::wire::scan::Elements;
 use crate::wire::{literal, scan};
 
 /// What a line is, as ranges into it.
@@ -50,6 +51,12 @@ impl Envelope {
             is_error: error.count > 0,
         })
     }
+}
+
+/// The elements of the list `data` that an answer of codex gives; none where it is an error.
+pub fn listed(answer: &Bytes) -> Option<Elements<'_>> {
+    let data = member(answer, &Envelope::read(answer)?.result?, &["data"])?;
+    Elements::at(answer, data.start).ok()
 }
 
 /// The text of the string at `range`.

@@ -8,8 +8,7 @@ use serde_json::json;
 use crate::session::intercept::{Ask, ClientVerdict, Patience, Then};
 use crate::session::machine::Session;
 use crate::session::parent::turns::Ready;
-use crate::wire::envelope::{Envelope, member};
-use crate::wire::scan::Elements;
+use crate::wire::envelope::listed;
 
 impl Session {
     /// Asks for the commands of a turn's thread before it is renewed.
@@ -33,12 +32,9 @@ impl Session {
         mut ready: Ready,
         answer: Option<&Bytes>,
     ) -> ClientVerdict {
-        let is_busy = answer.is_some_and(|answer| {
-            let result = Envelope::read(answer).and_then(|it| it.result);
-            let data = result.and_then(|result| member(answer, &result, &["data"]));
-            let commands = data.and_then(|data| Elements::at(answer, data.start).ok());
-            commands.is_some_and(|mut commands| matches!(commands.next_element(), Ok(Some(_))))
-        });
+        let is_busy = answer
+            .and_then(listed)
+            .is_some_and(|mut commands| matches!(commands.next_element(), Ok(Some(_))));
         let thread = ready.turn.thread.as_str();
         self.ledger.set_busy(thread, is_busy);
         ready.turn.renewed.has_counted = true;

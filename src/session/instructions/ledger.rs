@@ -308,7 +308,7 @@ impl Ledger {
     /// The way that a thread can go now, and couldn't before.
     pub fn take_put_off(&mut self, thread: &str) -> Option<(bool, Option<Ineligible>)> {
         let told = self.threads.find_mut(thread)?;
-        let stays = told.has_failed || told.work.may_begin();
+        let stays = told.keeps_its_way();
         told.put_off.take_if(|_| !stays)
     }
 

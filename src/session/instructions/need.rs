@@ -90,8 +90,7 @@ impl Ledger {
     pub fn must_stay(&self, thread: &str, is_routed: bool) -> bool {
         let told = self.find(thread);
         told.is_some_and(|told| {
-            let must = told.has_failed || told.work.may_begin();
-            told.is_loaded && must && told.is_routed != is_routed
+            told.is_loaded && told.keeps_its_way() && told.is_routed != is_routed
         })
     }
 }
@@ -99,6 +98,11 @@ impl Ledger {
 impl Told {
     /// Whether codex can't, or shouldn't, unload it now.
     pub fn must_stay_loaded(&self) -> bool {
-        self.is_loaded && (self.has_failed || self.is_busy || self.work.may_begin())
+        self.is_loaded && (self.is_busy || self.keeps_its_way())
+    }
+
+    /// Whether it can't be loaded anew, not even to go another way.
+    pub(super) fn keeps_its_way(&self) -> bool {
+        self.has_failed || self.work.may_begin()
     }
 }

@@ -13,9 +13,9 @@ use crate::session::intercept::{Ask, ClientVerdict, Patience, Then};
 use crate::session::machine::Session;
 use crate::session::methods::ThreadWay;
 use crate::session::reading::Request;
-use crate::wire::envelope::{Envelope, member, member_text, text};
+use crate::wire::envelope::{listed, member_text, text};
 use crate::wire::known::Place;
-use crate::wire::scan::{self, Elements, Members, ScanError};
+use crate::wire::scan::{self, Members, ScanError};
 
 /// A resume that may be such a return.
 #[derive(Debug, PartialEq)]
@@ -96,10 +96,7 @@ fn brings_nothing(line: &[u8], start: usize) -> Result<bool, ScanError> {
 
 /// Whether `answer` lists a thread among those that are loaded.
 fn lists(answer: &Bytes, thread: &ThreadId) -> bool {
-    let data = Envelope::read(answer)
-        .and_then(|envelope| envelope.result)
-        .and_then(|result| member(answer, &result, &["data"]));
-    let Some(mut elements) = data.and_then(|data| Elements::at(answer, data.start).ok()) else {
+    let Some(mut elements) = listed(answer) else {
         return false;
     };
     while let Ok(Some(element)) = elements.next_element() {
