@@ -194,6 +194,12 @@ impl Session {
     ) -> ClientVerdict {
         let thread = ready.turn.thread.as_str();
         let known = self.registry.find(thread);
+        if let Some(told) = self.ledger.find(thread) {
+            // A turn before this one was to set it again, and didn't start.
+            let owed = told.owed.clone();
+            ready.turn.renewed.loses(owed.lost);
+            ready.turn.renewed.place = ready.turn.renewed.place.or(owed.place);
+        }
         // What is put into a running turn would stand in the middle of it.
         if known.is_none_or(Thread::is_running) {
             return self.deliver(line, ready);
@@ -201,12 +207,6 @@ impl Session {
         if !ready.turn.renewed.has_counted {
             // What was true before another turn need not be so any more.
             self.ledger.set_busy(thread, false);
-        }
-        if let Some(told) = self.ledger.find(thread) {
-            // A turn before this one was to set it again, and didn't start.
-            let owed = told.owed.clone();
-            ready.turn.renewed.loses(owed.lost);
-            ready.turn.renewed.place = ready.turn.renewed.place.or(owed.place);
         }
         let (Some(known), Some(told)) = (known, self.ledger.find(thread)) else {
             return self.deliver(line, ready);
@@ -360,9 +360,11 @@ impl Session {
                 .map(|before| before.lost(&now, policy.as_ref(), is_experimental));
             ready.turn.renewed.loses(lost.unwrap_or_default());
             let before = self.place_after_return(answer, thread.as_str());
+            let told = self.ledger.find(thread.as_str());
+            let place = told.and_then(|told| told.owed.place.clone()).or(before);
             // The turn takes it there again.
-            let place = before.clone();
-            ready.turn.renewed.place = ready.turn.renewed.place.or(before);
+            let own = ready.turn.renewed.place.take();
+            ready.turn.renewed.place = own.or_else(|| place.clone());
             let lost = ready.turn.renewed.lost().to_vec();
             self.ledger.owe(thread.as_str(), Owed { lost, place });
             if self.must_tell_another(line, &mut ready, &text, answer) {

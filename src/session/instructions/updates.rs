@@ -25,6 +25,7 @@ pub(in crate::session) struct Before {
     profile: Option<Arc<str>>,
     policy: KeptConfig,
     place: Whereabouts,
+    owed: Owed,
 }
 
 impl Session {
@@ -43,30 +44,27 @@ impl Session {
         let profile = profile_of_turn(line, &params, before.profile.as_ref());
         self.ledger.set_profile(thread, profile);
         self.ledger.sets(thread, permissions_set_by(line, &params));
-        self.owe_less(line, (&params, said.places.as_ref()), thread);
         let version = self.client.codex_version;
         let is_taken = version.is_none_or(CodexVersion::takes_places_in_settings);
         let places = said.places.as_ref().filter(|_| is_taken);
         let usual = self.ledger.usual_are_elsewhere();
         let place = before.place.of_request(line, &params, (places, usual));
+        if !before.owed.lost.is_empty() {
+            // What the client sets now isn't owed any more.
+            let Owed {
+                lost,
+                place: was_at,
+            } = before.owed.clone();
+            let mut lost = still_lost(line, (&params, said.places.as_ref()), lost);
+            lost.retain(|(name, _)| member(line, &params, &[name]).is_none());
+            let place = was_at.filter(|_| place.is_none());
+            self.ledger.owe(thread, Owed { lost, place });
+        }
         if let Some(place) = place {
             self.set_place(thread, place);
         }
         let _ = self.pending.try_note(id, Meaning::Updated(before));
         ClientVerdict::Pass
-    }
-
-    /// What the client sets now isn't owed any more.
-    fn owe_less(&mut self, line: &[u8], params: (&Known, Option<&Places>), thread: &str) {
-        let Some(told) = self.ledger.find(thread) else {
-            return;
-        };
-        let Owed { lost, place } = told.owed.clone();
-        let mut lost = still_lost(line, params, lost);
-        lost.retain(|(name, _)| member(line, params.0, &[name]).is_none());
-        let is_moving = params.1.is_some() || member(line, params.0, &["cwd"]).is_some();
-        let place = place.filter(|_| !is_moving);
-        self.ledger.owe(thread, Owed { lost, place });
     }
 
     fn set_to_now(&self, thread: ThreadId) -> Option<Before> {
@@ -75,6 +73,7 @@ impl Session {
             profile: told.documents.profile.clone(),
             policy: told.set.policy.clone(),
             place: self.place(thread.as_str())?,
+            owed: told.owed.clone(),
             thread,
         })
     }
@@ -87,6 +86,7 @@ impl Session {
         let thread = before.thread.as_str();
         self.ledger.set_profile(thread, before.profile);
         self.ledger.set_policy(thread, before.policy);
+        self.ledger.owe(thread, before.owed);
         self.set_place(thread, before.place);
     }
 

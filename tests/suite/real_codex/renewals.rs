@@ -117,6 +117,12 @@ async fn what_a_renewal_has_lost_is_set_by_the_next_turn_that_starts(case: Case)
     let input = json!([{"type": "text", "text": "refused"}]);
     let refused = json!({"threadId": thread, "input": input, "effort": 7});
     client.call("turn/start", refused).await.unwrap_err();
+    // So is this, and changes nothing.
+    let update = json!({"threadId": thread, "sandboxPolicy": {"type": "none"}, "summary": 7});
+    client
+        .call("thread/settings/update", update)
+        .await
+        .unwrap_err();
     turn(&mut client, &thread, "two").await;
     assert_eq!(state(&mut client, &thread).await, before);
     assert!(client.close().await.success());
