@@ -2,10 +2,10 @@
 //!
 //! Codex reads the documents of a thread when it loads it, and again at the first turn in another
 //! folder, with other environments or with other permissions; each answer to a start, a resume and a
-//! fork lists them as `instructionSources` (0.155.1 and 0.171.0). Which folder that is, `places` says. The
-//! resume of a loaded thread lists what was read last, and not what its next turn will have. A profile of permissions that gives
-//! no access to a folder leaves its document out; one that denies it by name makes codex refuse the
-//! thread or the turn.
+//! fork lists them as `instructionSources` (0.155.1 and 0.171.0). Which folder that is, `places` says.
+//! The resume of a loaded thread lists what was read last, and not what its next turn will have. A
+//! profile of permissions that gives no access to a folder leaves its document out; one that denies it
+//! by name makes codex refuse the thread or the turn.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};

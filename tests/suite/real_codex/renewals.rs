@@ -445,14 +445,20 @@ async fn collaboration_mode_of_the_client_does_not_displace_the_section(case: Ca
 }
 matrix!(collaboration_mode_of_the_client_does_not_displace_the_section: http);
 
-async fn client_that_has_left_its_thread_stays_away(case: Case) {
-    let stage = Stage::set(case).await;
+/// A thread that its client has left, and whose policy has changed since.
+pub(super) async fn left_with_another_policy(stage: &Stage) -> (Client, String) {
     let (mut client, thread) = stage.with_policy(OLD).with_thread().await;
     turn(&mut client, &thread, "one").await;
     client
         .ok("thread/unsubscribe", json!({"threadId": thread}))
         .await;
     stage.policy(NEW);
+    (client, thread)
+}
+
+async fn client_that_has_left_its_thread_stays_away(case: Case) {
+    let stage = Stage::set(case).await;
+    let (mut client, thread) = left_with_another_policy(&stage).await;
     let from = client.inbox.len();
     let input = json!({"threadId": thread, "input": [{"type": "text", "text": "two"}]});
     client.ok("turn/start", input).await;

@@ -7,6 +7,7 @@ use codex_relay::commands::witness::Recorded;
 use serde_json::{Value, json};
 
 use super::policy::{NEW, OLD};
+use super::renewals::left_with_another_policy;
 use crate::support::case::Case;
 use crate::support::client::Client;
 use crate::support::inbox::Line;
@@ -193,12 +194,7 @@ matrix!(return_to_a_loaded_thread_leaves_it_as_it_is: http);
 
 async fn renewed_turn_of_a_thread_that_was_left_is_seen_to_end(case: Case) {
     let stage = Stage::set(case).await;
-    let (mut client, thread) = stage.with_policy(OLD).with_thread().await;
-    turn(&mut client, &thread, "one").await;
-    client
-        .ok("thread/unsubscribe", json!({"threadId": thread}))
-        .await;
-    stage.policy(NEW);
+    let (mut client, thread) = left_with_another_policy(&stage).await;
     let from = client.inbox.len();
     client.start_turn(&thread, "two").await;
     for status in ["active", "idle"] {
