@@ -324,6 +324,10 @@ pub const MAX_SAID_CHARS: usize = 300;
 /// them.
 pub const MAX_STARTING_SERVERS: usize = 32;
 
+/// Turns of a thread that a revert may go back to without its being told of its developer instructions
+/// again: the newest.
+pub const MAX_TURNS_SINCE: usize = 32;
+
 /// Bytes of the name of such a server.
 pub const MAX_SERVER_NAME_BYTES: usize = 256;
 

@@ -18,7 +18,7 @@ use crate::session::machine::{Client, Denial, Meaning, Session};
 use crate::session::methods::{self, ClientMethod, ThreadWay};
 use crate::session::own::OwnId;
 use crate::session::parent::threads::{OpenThread, Route};
-use crate::session::parent::turns::{Delivering, Ready, StartTurn};
+use crate::session::parent::turn::{Delivering, Ready, StartTurn};
 use crate::session::reading::{ClientLine, Content, Request};
 use crate::session::route::asking::Asking;
 use crate::session::route::eligibility::Ineligible;
@@ -335,9 +335,10 @@ impl Session {
             ClientMethod::TurnStart => self.on_turn_start(line, request, member),
             ClientMethod::TurnSteer => self.on_turn_steer(line, request),
             ClientMethod::Settings => self.on_settings_update(line, request),
-            ClientMethod::Revert => self.on_parting(line, request, Meaning::Reverted),
+            ClientMethod::Revert => self.on_revert(line, request),
             ClientMethod::Unsubscribe => self.on_parting(line, request, Meaning::Unsubscribed),
             ClientMethod::Work => self.on_work(line, request),
+            ClientMethod::WorkOfModel => self.on_work_of_model(line, request),
         }
     }
 

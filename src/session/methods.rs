@@ -27,6 +27,8 @@ pub enum ClientMethod {
     Unsubscribe,
     /// `review/start` and its like: a turn starts that no `turn/start` asks for.
     Work,
+    /// `thread/queue/add` and its like: so does one that the thread's own model answers.
+    WorkOfModel,
 }
 
 /// How a client comes to a thread.
@@ -125,12 +127,12 @@ pub fn of_client(method: &str) -> Option<ClientMethod> {
         "turn/start" => Some(ClientMethod::TurnStart),
         "turn/steer" => Some(ClientMethod::TurnSteer),
         "review/start"
-        | "thread/goal/set"
         | "thread/prepareApprovedPlan"
-        | "thread/queue/add"
-        | "thread/queue/start"
         | "thread/realtime/start"
         | "thread/shellCommand" => Some(ClientMethod::Work),
+        "thread/goal/set" | "thread/queue/add" | "thread/queue/start" => {
+            Some(ClientMethod::WorkOfModel)
+        }
         _ => None,
     }
 }

@@ -123,12 +123,7 @@ impl Session {
         let result = read.result.as_ref();
         match meaning {
             Meaning::Initialize | Meaning::Other => {}
-            Meaning::Reverted(thread) => {
-                if result.is_some() {
-                    self.delivery.lost(thread.as_str());
-                    self.ledger.reverted(thread.as_str());
-                }
-            }
+            Meaning::Reverted(thread) => self.revert_answered(thread.as_str(), result.is_some()),
             Meaning::Updated(before) => self.settings_answered(before, result.is_some()),
             Meaning::Work(thread) => self.work_answered(&thread, result.is_some()),
             Meaning::Unsubscribed(thread) => {
@@ -286,8 +281,9 @@ impl Session {
             }
             CodexNotification::Goal => self.learn_goal(line, params, thread),
             CodexNotification::Reverted => {
-                self.delivery.lost(thread);
-                self.ledger.reverted(thread);
+                if !self.ledger.is_known_revert(thread) {
+                    self.on_reverted(thread);
+                }
             }
             CodexNotification::Settings => self.learn_settings(line, params, thread),
             CodexNotification::StatusChanged => self.learn_status(line, params, thread),
@@ -303,8 +299,9 @@ impl Session {
                 }
             }
             CodexNotification::TurnStarted => {
-                self.ledger.started(thread);
-                if let Some(turn) = text(&["turn", "id"]).and_then(TurnId::new) {
+                let turn = text(&["turn", "id"]).and_then(TurnId::new);
+                self.ledger.started(thread, turn.clone());
+                if let Some(turn) = turn {
                     self.registry.started(thread, turn);
                 }
             }

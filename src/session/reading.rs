@@ -87,7 +87,8 @@ impl ClientLine {
                 | ClientMethod::Settings
                 | ClientMethod::TurnSteer
                 | ClientMethod::Unsubscribe
-                | ClientMethod::Work,
+                | ClientMethod::Work
+                | ClientMethod::WorkOfModel,
             )
             | None => return Self::of(line, envelope),
         };
@@ -179,7 +180,8 @@ impl Request {
             | ClientMethod::Revert
             | ClientMethod::TurnSteer
             | ClientMethod::Unsubscribe
-            | ClientMethod::Work => Said::default(),
+            | ClientMethod::Work
+            | ClientMethod::WorkOfModel => Said::default(),
         };
         Self { id, params, said }
     }
@@ -214,7 +216,7 @@ impl CodexLine {
 }
 
 /// What is asked of the params of a client.
-static OF_CLIENT: [Sought; 23] = [
+static OF_CLIENT: [Sought; 24] = [
     Sought::leaf("approvalPolicy"),
     Sought::leaf("approvalsReviewer"),
     Sought::leaf("beforeTurnId"),
@@ -258,6 +260,7 @@ static OF_CLIENT: [Sought; 23] = [
     Sought::leaf("responsesapiClientMetadata"),
     Sought::leaf("sandboxPolicy"),
     Sought::leaf("serviceTier"),
+    Sought::leaf("status"),
     Sought::leaf("summary"),
     Sought::leaf("threadId"),
     Sought::leaf("turnId"),

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::session::intercept::{Ask, ClientVerdict, Patience, Then};
 use crate::session::machine::Session;
-use crate::session::parent::turns::Ready;
+use crate::session::parent::turn::Ready;
 use crate::wire::envelope::listed;
 
 impl Session {

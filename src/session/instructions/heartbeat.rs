@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::context::turn_kind::TurnKind;
 use crate::session::machine::Session;
-use crate::session::parent::turns::StartTurn;
+use crate::session::parent::turn::StartTurn;
 use crate::wire::envelope::member;
 use crate::wire::scan;
 

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 
 use crate::base::bounded::BoundedMap;
-use crate::base::ids::ThreadId;
+use crate::base::ids::{ThreadId, TurnId};
 use crate::base::limits::MAX_TOLD_THREADS;
 use crate::context::orders::Text;
 use crate::session::instructions::documents::Documents;
@@ -47,6 +47,10 @@ impl Ledger {
         self.threads.find(thread)
     }
 
+    pub(super) fn find_mut(&mut self, thread: &str) -> Option<&mut Told> {
+        self.threads.find_mut(thread)
+    }
+
     /// Whether a thread has no native file system in the environments that are usual.
     pub fn usual_are_elsewhere(&self) -> bool {
         self.usual_are_elsewhere
@@ -63,8 +67,9 @@ impl Ledger {
             known.rejoined(opening, said);
             return;
         }
-        let before = source.filter(|_| opening.way != ThreadWay::Start);
         let is_new = opening.way == ThreadWay::Start;
+        let before = source.filter(|_| !is_new);
+        let same = before.as_ref().filter(|_| opening.way == ThreadWay::Resume);
         let has_chosen = opening.places.is_some();
         if let Some(places) = said.places.as_ref().filter(|_| !has_chosen) {
             self.usual_are_elsewhere = places.are_elsewhere();
@@ -103,14 +108,12 @@ impl Ledger {
             is_busy: false,
             work: Work::default(),
             put_off: None,
-            unloads: before
-                .as_ref()
-                .filter(|_| opening.way == ThreadWay::Resume)
-                .map_or(0, |it| it.unloads),
+            unloads: same.map_or(0, |it| it.unloads),
             open: None,
             strays: Strays::default(),
             restored: None,
             owed: Owed::default(),
+            since: same.map(|it| it.since.clone()).unwrap_or_default(),
             compactions: 0,
             history: said.history.filter(|_| before.is_none() && !is_new),
         };
@@ -148,10 +151,10 @@ impl Ledger {
         }
         // A resume is judged by what was there before the thread was left.
         let before = told.open.take().filter(|_| step == Step::Return);
-        // A compaction falls back on what is loaded, which is another text here.
-        let cannot_load = told.is_ephemeral() || told.must_stay_loaded();
-        if cannot_load && step == Step::Tell {
-            told.restored = Some(Arc::new(text.clone()));
+        if step == Step::Tell {
+            // A compaction falls back on what is loaded.
+            let is_another = told.loaded != Some(text.digest);
+            told.restored = is_another.then(|| Arc::new(text.clone()));
         }
         told.open = Some(Open {
             own,
@@ -228,7 +231,7 @@ impl Ledger {
     pub fn compacted(&mut self, thread: &str, tells_later: bool) -> Option<Arc<Text>> {
         let told = self.threads.find_mut(thread)?;
         told.past.seen = told.loaded;
-        told.past.is_layered = false;
+        told.since.said();
         told.disturb();
         if told.compactions > 0 {
             told.compactions -= 1;
@@ -240,17 +243,6 @@ impl Ledger {
         (told.loaded != Some(restored.digest)).then(|| Arc::clone(restored))
     }
 
-    /// Notes that the history is shorter: what stands last in it may be an older text.
-    pub fn reverted(&mut self, thread: &str) {
-        if let Some(told) = self.threads.find_mut(thread) {
-            told.is_loaded = true;
-            if told.past.is_layered {
-                told.past.seen = None;
-            }
-            told.disturb();
-        }
-    }
-
     /// Notes that codex has unloaded a thread.
     pub fn unloaded(&mut self, thread: &str) {
         if let Some(told) = self.threads.find_mut(thread) {
@@ -260,9 +252,10 @@ impl Ledger {
     }
 
     /// Notes that a turn of the thread runs: what belongs to a resume is over.
-    pub fn started(&mut self, thread: &str) {
+    pub fn started(&mut self, thread: &str, turn: Option<TurnId>) {
         if let Some(told) = self.threads.find_mut(thread) {
             told.written();
+            told.since.began(turn);
             told.work.started();
             told.past.is_untold = false;
             told.strays.end();

@@ -1,7 +1,8 @@
 use super::*;
 use crate::context::orders::Parts;
-use crate::session::instructions::need::Need;
+use crate::session::instructions::need::{Asked, Need};
 use crate::session::own::OwnRequests;
+use crate::session::parent::turn::Starter;
 
 struct Story {
     ledger: Ledger,
@@ -41,7 +42,7 @@ impl Story {
     /// A thread that was started with this policy and has had a turn.
     fn started(policy: Option<&str>) -> Self {
         let mut story = Self::new(policy, Opened::default());
-        story.ledger.started("t");
+        story.ledger.started("t", None);
         story
     }
 
@@ -56,7 +57,7 @@ impl Story {
     }
 
     fn need(&self, policy: Option<&str>) -> Need {
-        self.ledger.need("t", &text(policy), (true, true), false)
+        self.ledger.need("t", &text(policy), usual())
     }
 
     fn ask(&mut self, step: Step, policy: Option<&str>) -> OwnId {
@@ -87,6 +88,30 @@ impl Story {
     }
 }
 
+/// A turn of the client on a routed thread.
+fn usual() -> Asked {
+    Asked {
+        is_routed: true,
+        is_subscribed: true,
+        must_ask: false,
+        starter: Starter::Client,
+    }
+}
+
+fn elsewhere() -> Asked {
+    Asked {
+        is_routed: false,
+        ..usual()
+    }
+}
+
+fn unsubscribed() -> Asked {
+    Asked {
+        is_subscribed: false,
+        ..usual()
+    }
+}
+
 fn steps(steps: &[Step]) -> Need {
     Need::Steps(steps.to_vec())
 }
@@ -110,7 +135,7 @@ fn thread_that_never_had_ours_is_none_of_our_business() {
     let resume = opening(ThreadWay::Resume, Some("c"));
     let said = Opened::default;
     story.ledger.opened(&id("c"), resume, &text(None), said());
-    let need = story.ledger.need("c", &text(None), (true, true), false);
+    let need = story.ledger.need("c", &text(None), usual());
     assert_eq!(need, Need::Nothing);
 }
 
@@ -129,9 +154,7 @@ fn cold_resume_is_told_unless_its_text_is_proven() {
     story
         .ledger
         .opened(&id("c"), resume("c"), &text(Some("a")), said());
-    let need = story
-        .ledger
-        .need("c", &text(Some("a")), (true, true), false);
+    let need = story.ledger.need("c", &text(Some("a")), usual());
     assert_eq!(need, steps(&[Step::Tell]));
     story.ledger.unloaded("t");
     story
@@ -176,11 +199,7 @@ fn fork_has_the_past_of_its_source() {
         .ledger
         .opened(&id("p"), part, &text(Some("a")), said());
     story.ledger.opened(&id("n"), fork, &text(None), said());
-    let need = |thread, policy| {
-        story
-            .ledger
-            .need(thread, &text(policy), (true, true), false)
-    };
+    let need = |thread, policy| story.ledger.need(thread, &text(policy), usual());
     assert_eq!(need("f", Some("a")), Need::Nothing);
     assert_eq!(need("p", Some("a")), steps(&[Step::Tell]));
     assert_eq!(
@@ -267,8 +286,8 @@ fn compaction_shows_what_is_loaded_and_a_revert_may_show_anything() {
     story.ledger.reverted("t");
     assert_eq!(
         story.need(Some("b")),
-        Need::Nothing,
-        "there is one text alone"
+        steps(&[Step::Tell]),
+        "the compaction may be gone with it"
     );
     story.renew(Some("c"));
     story.ledger.unloaded("t");
@@ -302,7 +321,7 @@ fn ephemeral_thread_takes_another_section_and_no_other_policy() {
             ..Parts::default()
         })
     };
-    let need = |story: &Story, section| story.ledger.need("t", &with(section), (true, true), false);
+    let need = |story: &Story, section| story.ledger.need("t", &with(section), usual());
     let tell = |story: &mut Story, section| {
         let (own, _) = story.own.ask_raw("thread/inject_items", b"{}");
         let text = with(section);
@@ -321,11 +340,9 @@ fn ephemeral_thread_takes_another_section_and_no_other_policy() {
 #[test]
 fn thread_moves_to_another_way_when_it_is_loaded_anew() {
     let mut story = Story::started(None);
-    let need = story.ledger.need("t", &text(None), (false, true), false);
+    let need = story.ledger.need("t", &text(None), elsewhere());
     assert_eq!(need, steps(&[Step::Look, Step::Leave, Step::Return]));
-    let unsubscribed = story
-        .ledger
-        .need("t", &text(Some("a")), (true, false), false);
+    let unsubscribed = story.ledger.need("t", &text(Some("a")), unsubscribed());
     let parting = [
         Step::Look,
         Step::Leave,
@@ -347,7 +364,7 @@ fn what_a_resume_of_ours_brings_is_kept_back_and_nothing_else() {
     assert!(!stray(&mut story, "thread/name/updated"));
     let usages = [(); 3].map(|()| stray(&mut story, "thread/tokenUsage/updated"));
     assert_eq!(usages, [true, true, false], "one for each resume");
-    story.ledger.started("t");
+    story.ledger.started("t", None);
     assert!(!stray(&mut story, "thread/status/changed"));
     assert!(!stray(&mut story, "thread/goal/updated"));
 }
@@ -357,15 +374,13 @@ fn thread_on_which_a_turn_may_start_by_itself_is_told_alone() {
     let mut story = Story::started(Some("a"));
     story.ledger.work("t", Work::ask);
     assert_eq!(story.need(Some("b")), Need::Steps(vec![Step::Tell]));
-    let away = story
-        .ledger
-        .need("t", &text(Some("b")), (false, true), false);
+    let away = story.ledger.need("t", &text(Some("b")), elsewhere());
     assert_eq!(away, Need::Refuse(Trouble::AtWork));
     assert!(story.ledger.must_stay("t", false));
     story.ledger.work("t", Work::refuse);
     assert_eq!(story.need(Some("b")), Need::Steps(WHOLE.to_vec()));
     story.ledger.work("t", |work| work.set_goal(true));
-    story.ledger.started("t");
+    story.ledger.started("t", None);
     assert_eq!(story.need(Some("b")), Need::Steps(vec![Step::Tell]));
     story.ledger.put_off("t", Some((false, None)));
     assert_eq!(story.ledger.take_put_off("t"), None);
@@ -388,7 +403,7 @@ fn history_without_any_text_shows_the_one_that_is_loaded() {
     story.ledger.injected("t");
     assert_eq!(story.need(Some("b")), with);
     let mut story = untold();
-    story.ledger.started("t");
+    story.ledger.started("t", None);
     assert_eq!(story.need(Some("b")), with);
     let mut story = untold();
     story.renew(Some("b"));
@@ -399,4 +414,65 @@ fn history_without_any_text_shows_the_one_that_is_loaded() {
     let (new, said) = (text(Some("b")), Opened::default());
     story.ledger.opened(&id("t"), resume, &new, said);
     assert_eq!(story.need(Some("b")), Need::Nothing);
+}
+
+#[test]
+fn thread_is_told_alone_of_a_text_before_codex_starts_a_turn_on_it() {
+    let of_codex = Asked {
+        starter: Starter::Codex,
+        ..usual()
+    };
+    let mut story = Story::started(Some("a"));
+    let need = |story: &Story, policy| story.ledger.need("t", &text(Some(policy)), of_codex);
+    assert_eq!(need(&story, "a"), Need::Nothing);
+    assert_eq!(need(&story, "b"), steps(&[Step::Tell]));
+    assert_eq!(story.take(Step::Tell, Some("b")), Ok(()));
+    assert_eq!(need(&story, "b"), Need::Nothing);
+    let again = story.ledger.compacted("t", false);
+    assert_eq!(again.map(|it| it.digest), Some(text(Some("b")).digest));
+    // The model sees what is loaded now.
+    assert_eq!(need(&story, "b"), steps(&[Step::Tell]));
+    assert_eq!(need(&story, "a"), Need::Nothing);
+    assert_eq!(story.take(Step::Tell, Some("b")), Ok(()));
+    assert_eq!(story.take(Step::Tell, Some("a")), Ok(()));
+    assert_eq!(story.ledger.compacted("t", false), None);
+    assert_eq!(
+        story.need(Some("b")),
+        steps(&WHOLE),
+        "at the next turn of the client"
+    );
+}
+
+#[test]
+fn revert_to_a_turn_behind_the_text_leaves_it_standing() {
+    let mut story = Story::started(Some("a"));
+    let began = |story: &mut Story, turn: &str| story.ledger.started("t", TurnId::new(turn));
+    let revert = |story: &mut Story, turn: &str| {
+        story.ledger.revert_asked("t", Some(turn));
+        story.ledger.reverted("t");
+    };
+    began(&mut story, "1");
+    story.renew(Some("b"));
+    for turn in ["2", "3"] {
+        began(&mut story, turn);
+    }
+    for turn in ["3", "2"] {
+        revert(&mut story, turn);
+        assert_eq!(story.need(Some("b")), Need::Nothing, "{turn}");
+    }
+    began(&mut story, "4");
+    for is_known in [true, true, false] {
+        assert_eq!(story.ledger.is_known_revert("t"), is_known);
+    }
+    revert(&mut story, "1");
+    assert_eq!(story.need(Some("b")), steps(&[Step::Tell]));
+    story.renew(Some("b"));
+    began(&mut story, "5");
+    story.ledger.compacted("t", false);
+    revert(&mut story, "5");
+    assert_eq!(
+        story.need(Some("b")),
+        steps(&[Step::Tell]),
+        "it was compacted"
+    );
 }

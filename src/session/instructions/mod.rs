@@ -13,6 +13,7 @@ pub mod places;
 mod refused;
 pub mod renewal;
 pub mod sandbox;
+pub mod since;
 pub mod strays;
 pub mod told;
 pub(in crate::session) mod updates;

@@ -9,6 +9,7 @@ use crate::context::orders::Text;
 use crate::session::instructions::ledger::Ledger;
 use crate::session::instructions::renewal::{Step, Trouble};
 use crate::session::instructions::told::{Storage, Told};
+use crate::session::parent::turn::Starter;
 
 /// What a thread needs before its turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,19 +22,29 @@ pub enum Need {
     Refuse(Trouble),
 }
 
+/// A turn that is asked for.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::session) struct Asked {
+    /// Its thread is meant to go over the route: one that codex has in its memory keeps its way until it
+    /// is loaded anew.
+    pub is_routed: bool,
+    /// The client is subscribed to the thread.
+    pub is_subscribed: bool,
+    /// Codex must say what it shows the thread, which it does when it loads it.
+    pub must_ask: bool,
+    /// Who starts it: behind a renewal only a `turn/start` can set again what that has lost.
+    pub starter: Starter,
+}
+
 impl Ledger {
-    /// What must happen so that the model of `thread` goes by `text` in its next turn.
-    ///
-    /// `is_routed` says which way it is meant to go: a thread that codex has in its memory keeps
-    /// the old one until it is loaded anew.
-    /// With `must_ask` it has to be loaded anew in any case.
-    pub fn need(
-        &self,
-        thread: &str,
-        text: &Text,
-        (is_routed, is_subscribed): (bool, bool),
-        must_ask: bool,
-    ) -> Need {
+    /// What must happen so that the model of `thread` goes by `text` in the turn.
+    pub(in crate::session) fn need(&self, thread: &str, text: &Text, asked: Asked) -> Need {
+        let Asked {
+            is_routed,
+            is_subscribed,
+            must_ask,
+            starter,
+        } = asked;
         let Some(told) = self.find(thread) else {
             return Need::Nothing;
         };
@@ -62,7 +73,8 @@ impl Ledger {
             told.is_loaded && told.loaded == Some(text.digest) && is_on_its_way && !must_ask;
         // The model goes by the message; the rest follows at the first turn before which the thread
         // can be loaded anew.
-        let stays = told.must_stay_loaded() && (told.has_failed || is_on_its_way);
+        let stays = starter == Starter::Codex
+            || told.must_stay_loaded() && (told.has_failed || is_on_its_way);
         if is_ephemeral || is_current || stays {
             let tell = Need::Steps(vec![Step::Tell]);
             return if is_seen { Need::Nothing } else { tell };

@@ -9,7 +9,7 @@ use crate::base::limits::MAX_POLICY_BYTES;
 use crate::context::orders::{Parts, Text};
 use crate::context::snapshot::Section;
 use crate::session::instructions::documents::{self, Documents, profile_of_turn};
-use crate::session::instructions::need::Need;
+use crate::session::instructions::need::{Asked, Need};
 use crate::session::instructions::opening::{Base, KeptConfig, Opening};
 use crate::session::instructions::places::Places;
 use crate::session::instructions::renewal::{Permissions, Settings, Step, Trouble};
@@ -20,7 +20,7 @@ use crate::session::methods::{INSTRUCTIONS_MEMBER, ThreadWay};
 use crate::session::own::OwnId;
 use crate::session::parent::registry::Thread;
 use crate::session::parent::threads::Route;
-use crate::session::parent::turns::Ready;
+use crate::session::parent::turn::{Ready, Starter};
 use crate::session::route::config_edit;
 use crate::wire::edit::{Edit, apply};
 use crate::wire::envelope::{Envelope, member, member_text};
@@ -216,12 +216,20 @@ impl Session {
         let is_shown = shows(line, &ready, told);
         // Codex tells it when it loads the thread, once for a turn.
         let must_ask = is_shown.is_none() && !ready.turn.renewed.is_checked;
-        let text = Self::text_of_turn(&ready, told, known.routed, is_shown);
-        let is_subscribed = known.is_subscribed();
+        // A turn that codex starts takes the way that the thread is on.
+        let is_routed = match ready.turn.starter {
+            Starter::Client => known.routed,
+            Starter::Codex => told.is_routed(),
+        };
+        let text = Self::text_of_turn(&ready, told, is_routed, is_shown);
         let has_too_much = told.has_too_much();
-        let need = self
-            .ledger
-            .need(thread, &text, (known.routed, is_subscribed), must_ask);
+        let asked = Asked {
+            is_routed,
+            is_subscribed: known.is_subscribed(),
+            starter: ready.turn.starter,
+            must_ask,
+        };
+        let need = self.ledger.need(thread, &text, asked);
         match need {
             Need::Nothing => self.deliver(line, ready),
             Need::Refuse(trouble) => self.refuse_renewal(ready, trouble, None),
@@ -426,7 +434,10 @@ fn shows(line: &Bytes, ready: &Ready, told: &Told) -> Option<bool> {
     let own = member(line, &request.params, &["cwd"]);
     let is_moving =
         request.said.places.is_some() || own.is_some_and(|own| !scan::is_null(line, &own));
-    let cannot_ask = told.is_ephemeral() || told.must_stay_loaded() || told.has_too_much();
+    let cannot_ask = told.is_ephemeral()
+        || told.must_stay_loaded()
+        || told.has_too_much()
+        || ready.turn.starter == Starter::Codex;
     shows.or_else(|| (is_moving || cannot_ask).then_some(agents.is_discovered))
 }
 

@@ -11,7 +11,7 @@ use crate::session::instructions::orders::Renewing;
 use crate::session::instructions::renewal::{Permissions, Step, Trouble};
 use crate::session::intercept::{Ask, ClientVerdict, Patience, Then};
 use crate::session::machine::{Denial, Session};
-use crate::session::parent::turns::Ready;
+use crate::session::parent::turn::Ready;
 use crate::wire::envelope::member_text;
 
 impl Session {

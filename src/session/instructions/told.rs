@@ -13,6 +13,7 @@ use crate::session::instructions::documents::Documents;
 use crate::session::instructions::opening::{Base, KeptConfig, Opened, Opening};
 use crate::session::instructions::places::Whereabouts;
 use crate::session::instructions::renewal::{POLICY, PROFILE, Step, Trouble};
+use crate::session::instructions::since::Since;
 use crate::session::instructions::strays::Strays;
 use crate::session::instructions::work::Work;
 use crate::session::methods::ThreadWay;
@@ -70,6 +71,8 @@ pub struct Told {
     pub(super) restored: Option<Arc<Text>>,
     /// What a renewal has lost of its settings, until a turn has set it again.
     pub(super) owed: Owed,
+    /// The turns that began since its developer instructions were last said in its history.
+    pub(super) since: Since,
     /// Compactions that the client asked for.
     pub(super) compactions: u8,
     /// Where codex wrote its history down, while nobody has looked whether there is a section of
@@ -262,10 +265,13 @@ impl Told {
                 self.past.has_ours = true;
                 if self.past.is_untold {
                     self.past.seen = self.loaded;
+                    // An older one stands before the compaction.
+                    self.past.is_layered = true;
                 }
             }
             Step::Tell => {
                 self.written();
+                self.since.said();
                 self.past = Past {
                     has_ours: true,
                     is_layered: true,

@@ -7,10 +7,12 @@
 
 use bytes::Bytes;
 
-use crate::base::ids::ThreadId;
-use crate::session::intercept::ClientVerdict;
+use crate::base::ids::{RequestId, ThreadId};
+use crate::context::wish::Wish;
+use crate::session::intercept::{ClientVerdict, Prepare, Target};
 use crate::session::machine::{Meaning, Session};
 use crate::session::parent::registry::Thread;
+use crate::session::parent::turn::StartTurn;
 use crate::session::reading::Request;
 use crate::wire::envelope::{Envelope, member_text};
 use crate::wire::known::Known;
@@ -63,6 +65,45 @@ impl Session {
         ClientVerdict::Pass
     }
 
+    /// Has the thread told of its current text before codex starts a turn of its own on it. The thread
+    /// is not loaded anew for that: what it would lose by it only a `turn/start` can set again.
+    pub(in crate::session) fn on_work_of_model(
+        &mut self,
+        line: &Bytes,
+        request: Request,
+    ) -> ClientVerdict {
+        let thread = member_text(line, &request.params, &["threadId"]).and_then(ThreadId::new);
+        let status = member_text(line, &request.params, &["status"]);
+        let starts_none = status.is_some_and(|status| status != ACTIVE);
+        let rests = |thread: &ThreadId| {
+            let known = self.registry.find(thread.as_str());
+            let told = self.ledger.find(thread.as_str());
+            known.is_some_and(|known| !known.is_running()) && told.is_some_and(|it| it.is_loaded)
+        };
+        let Some(thread) = thread.filter(|thread| !starts_none && rests(thread)) else {
+            return self.on_work(line, request);
+        };
+        let _ = self.pending.try_note(request.id.clone(), Meaning::Other);
+        let told = self.ledger.find(thread.as_str());
+        let wish = Wish {
+            is_shared: told.is_some_and(|told| !told.is_routed()),
+            ..self.usual_wish(thread.as_str())
+        };
+        let turn = StartTurn::of_codex(request, thread);
+        ClientVerdict::Prepare(Prepare::new(wish, Target::Turn(turn)))
+    }
+
+    /// Sends a request for work whose thread has the current text.
+    pub(in crate::session) fn send_work(
+        &mut self,
+        id: RequestId,
+        thread: ThreadId,
+    ) -> ClientVerdict {
+        self.ledger.work(thread.as_str(), Work::ask);
+        self.pending.settle(id, Meaning::Work(thread));
+        ClientVerdict::Pass
+    }
+
     /// Learns whether codex begins what it was asked for.
     pub(in crate::session) fn work_answered(&mut self, thread: &ThreadId, is_ok: bool) {
         if !is_ok {
@@ -79,7 +120,7 @@ impl Session {
         let result = Envelope::read(answer).and_then(|it| it.result);
         let path = ["thread", "status", "type"];
         let status = result.and_then(|result| member_text(answer, &result, &path));
-        let is_active = status.as_deref() == Some("active");
+        let is_active = status.as_deref() == Some(ACTIVE);
         if is_active && !is_running {
             // Codex is about to say so.
             self.ledger.work(thread, Work::ask);
@@ -93,10 +134,13 @@ impl Session {
     /// Learns whether codex pursues a goal on a thread.
     pub(in crate::session) fn learn_goal(&mut self, line: &[u8], params: &Known, thread: &str) {
         let status = member_text(line, params, &["goal", "status"]);
-        let is_active = status.as_deref() == Some("active");
+        let is_active = status.as_deref() == Some(ACTIVE);
         self.ledger.work(thread, |work| work.set_goal(is_active));
     }
 }
+
+/// The status of a thread on which a turn runs, and of a goal that codex pursues.
+const ACTIVE: &str = "active";
 
 #[cfg(test)]
 mod tests {

@@ -18,7 +18,7 @@ use crate::session::intercept::{Ask, ClientVerdict, Patience, Prepare, Target, T
 use crate::session::machine::Session;
 use crate::session::own::OwnId;
 use crate::session::parent::threads::MEMORY_TOOLS;
-use crate::session::parent::turns::Ready;
+use crate::session::parent::turn::Ready;
 use crate::wire::envelope::{Envelope, member};
 
 /// Questions whose answers say which tools a thread has.

@@ -7,4 +7,5 @@ pub(in crate::session) mod memory;
 pub mod registry;
 pub mod tally;
 pub mod threads;
+pub(in crate::session) mod turn;
 pub mod turns;

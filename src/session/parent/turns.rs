@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::base::ids::{Generation, ThreadId};
 use crate::context::compose::Prepared;
@@ -23,81 +23,12 @@ use crate::session::parent::admitted::Ticket;
 use crate::session::parent::registry::{GivenFor, Thread};
 use crate::session::parent::tally::{Beginning, ContextAccount};
 use crate::session::parent::threads::Habits;
+use crate::session::parent::turn::{Delivering, Ready, Renewed, StartTurn, Starter};
 use crate::session::reading::Request;
 use crate::session::route::config_edit;
 use crate::wire::edit::Edit;
 use crate::wire::envelope::{Envelope, member_text};
 use crate::wire::known::Known;
-
-/// A turn that waits for its context.
-#[derive(Debug, PartialEq)]
-pub(in crate::session) struct StartTurn {
-    pub(in crate::session) request: Request,
-    pub(in crate::session) thread: ThreadId,
-    scratch: Option<String>,
-    /// The client has given a text for this turn alone.
-    is_given: bool,
-    /// The turn itself has brought it.
-    has_own: bool,
-    /// Nobody has said that it has no tools for the memory.
-    pub(in crate::session) may_have_memory: bool,
-    /// What its thread needs first, and what has come of it.
-    pub(in crate::session) renewed: Renewed,
-}
-
-/// What a renewal for a turn has come to.
-#[derive(Debug, Default, PartialEq)]
-pub(in crate::session) struct Renewed {
-    /// What it has lost of the thread's settings.
-    lost: Vec<(String, Value)>,
-    /// Where the turn goes, where that isn't simply where its thread is.
-    pub(in crate::session) place: Option<Whereabouts>,
-    /// The profile of permissions that the turn runs under, as far as known.
-    pub(in crate::session) profile: Option<Arc<str>>,
-    /// Codex has told what it shows of AGENTS.md, in this renewal.
-    pub(in crate::session) is_checked: bool,
-    /// Codex has told whether commands run in the thread's background.
-    pub(in crate::session) has_counted: bool,
-}
-
-impl Renewed {
-    /// Has the turn set this, whatever a renewal has lost.
-    pub(in crate::session) fn sets(&mut self, name: &str, value: Value) {
-        self.lost.retain(|(known, _)| known != name);
-        self.lost.push((name.to_owned(), value));
-    }
-
-    /// What is to be set again.
-    pub(in crate::session) fn lost(&self) -> &[(String, Value)] {
-        &self.lost
-    }
-
-    /// Notes what a renewal has lost; what one before it has lost is lost still.
-    pub(in crate::session) fn loses(&mut self, lost: Vec<(String, Value)>) {
-        for (name, value) in lost {
-            if self.lost.iter().all(|(known, _)| *known != name) {
-                self.lost.push((name, value));
-            }
-        }
-    }
-}
-
-/// A turn that has its context.
-#[derive(Debug, PartialEq)]
-pub(in crate::session) struct Ready {
-    pub(in crate::session) turn: StartTurn,
-    pub(in crate::session) wish: Wish,
-    pub(in crate::session) prepared: Arc<Prepared>,
-    pub(in crate::session) orders: Orders,
-    fresh: Generation,
-}
-
-/// A turn that waits until its thread was told of the references.
-#[derive(Debug, PartialEq)]
-pub(in crate::session) struct Delivering {
-    ready: Ready,
-    files: Vec<String>,
-}
 
 impl Session {
     pub(in crate::session) fn on_turn_start(
@@ -202,6 +133,7 @@ impl Session {
         let turn = StartTurn {
             request,
             thread,
+            starter: Starter::Client,
             scratch: member.scratch,
             is_given,
             has_own: member.context.is_some(),
@@ -314,6 +246,9 @@ impl Session {
             ..
         } = ready;
         self.warn_of_losses(&turn.thread, &prepared.warnings);
+        if turn.starter == Starter::Codex {
+            return self.send_work(turn.request.id, turn.thread);
+        }
         let mut beginning = self.beginning(&turn, &prepared);
         let known = self.registry.find(turn.thread.as_str());
         if turn.has_own && !known.is_some_and(Thread::is_running) {

@@ -546,29 +546,42 @@ async fn resume_of_a_thread_that_was_left_keeps_its_config(case: Case) {
 }
 matrix!(resume_of_a_thread_that_was_left_keeps_its_config: http);
 
-async fn thread_that_goes_back_is_told_again(case: Case) {
+async fn thread_that_goes_back_is_told_again_where_it_must(case: Case) {
     let stage = Stage::set(case).await;
     let (mut client, thread) = stage.with_policy(OLD).with_thread().await;
     turn(&mut client, &thread, "one").await;
+    let second = client.turn(&thread, "second").await;
     stage.policy(NEW);
     let two = client.turn(&thread, "two").await;
-    let revert = json!({"threadId": thread, "beforeTurnId": two["id"]});
-    client.ok("thread/revert", revert).await;
-    turn(&mut client, &thread, "three").await;
-    turn(&mut client, &thread, "four").await;
+    let back_to = |turn: &Value| json!({"threadId": thread, "beforeTurnId": turn["id"]});
+    // The message stands before the turn; before the turn that was there before it doesn't.
+    for (turns, gone) in [(["three", "four"], two), (["five", "six"], second)] {
+        client.ok("thread/revert", back_to(&gone)).await;
+        for prompt in turns {
+            turn(&mut client, &thread, prompt).await;
+        }
+    }
     story::compact(&mut client, &thread).await;
-    turn(&mut client, &thread, "five").await;
+    turn(&mut client, &thread, "seven").await;
     assert!(client.close().await.success());
-    for prompt in ["three", "four"] {
+    for (prompt, gone) in [
+        ("three", "two"),
+        ("four", "two"),
+        ("five", "second"),
+        ("six", "second"),
+    ] {
         let request = stage.asked(&thread, prompt);
         let said = replaced(&request);
-        assert!(said.last().unwrap().contains(NEW), "{prompt}: {said:?}");
-        let is_gone = texts(&request).iter().all(|(_, text)| text != "two");
+        assert!(
+            said.len() == 1 && said[0].contains(NEW),
+            "{prompt}: {said:?}"
+        );
+        let is_gone = texts(&request).iter().all(|(_, text)| text != gone);
         assert!(is_gone, "it went back");
     }
-    stage.assert_one_of(&thread, "five", [NEW, OLD]);
+    stage.assert_one_of(&thread, "seven", [NEW, OLD]);
 }
-matrix!(thread_that_goes_back_is_told_again: http);
+matrix!(thread_that_goes_back_is_told_again_where_it_must: http);
 
 async fn context_of_the_client_goes_into_the_section_too(case: Case) {
     let stage = Stage::set(case).await;

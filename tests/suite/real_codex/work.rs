@@ -207,3 +207,40 @@ async fn renewed_turn_of_a_thread_that_was_left_is_seen_to_end(case: Case) {
     assert_eq!(replaced(&stage.asked(&thread, "two")).len(), 1);
 }
 matrix!(renewed_turn_of_a_thread_that_was_left_is_seen_to_end: http);
+
+async fn queued_message_is_answered_under_a_new_policy(case: Case) {
+    let stage = Stage::set(case).await;
+    for is_routed in [true, false] {
+        let launch = if is_routed {
+            stage.with_policy(OLD)
+        } else {
+            stage.unrouted_with_policy(OLD)
+        };
+        let (mut client, thread) = launch.spied().with_thread().await;
+        turn(&mut client, &thread, "one").await;
+        stage.policy(NEW);
+        for prompt in ["two", "three"] {
+            let input = json!([{"type": "text", "text": prompt}]);
+            let params = json!({"threadId": thread, "input": input, "clientUserMessageId": prompt});
+            let ended = client.turn_of("thread/queue/add", params).await;
+            assert_eq!(ended["status"], "completed", "{ended}");
+        }
+        let passed = || fs::read_to_string(stage.copy_of_stdin()).unwrap();
+        let before = passed();
+        assert!(!before.contains("thread/unsubscribe"), "{before}");
+        turn(&mut client, &thread, "four").await;
+        let after = passed();
+        assert!(after.contains("thread/unsubscribe"), "the rest follows");
+        story::compact(&mut client, &thread).await;
+        turn(&mut client, &thread, "five").await;
+        assert!(client.close().await.success());
+        for prompt in ["two", "three", "four"] {
+            let request = stage.asked(&thread, prompt);
+            assert_eq!(replaced(&request).len(), 1, "{prompt}, routed: {is_routed}");
+            assert_eq!(copies(&request, NEW), 1, "{prompt}, routed: {is_routed}");
+        }
+        stage.assert_one_of(&thread, "five", [NEW, OLD]);
+        fs::remove_file(stage.copy_of_stdin()).unwrap();
+    }
+}
+matrix!(queued_message_is_answered_under_a_new_policy: http);
