@@ -337,6 +337,7 @@ impl Session {
             ClientMethod::Settings => self.on_settings_update(line, request),
             ClientMethod::Revert => self.on_revert(line, request),
             ClientMethod::Unsubscribe => self.on_parting(line, request, Meaning::Unsubscribed),
+            ClientMethod::Shell => self.on_shell(line, request),
             ClientMethod::Work => self.on_work(line, request),
             ClientMethod::WorkOfModel => self.on_work_of_model(line, request),
         }

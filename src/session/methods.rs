@@ -15,6 +15,8 @@ pub enum ClientMethod {
     Interrupt,
     /// `thread/revert`, `thread/rollback`: what a thread was told may be gone.
     Revert,
+    /// `thread/shellCommand`: a turn starts that asks no model.
+    Shell,
     /// `thread/settings/update`: what the next turn goes by.
     Settings,
     /// `thread/start`, `thread/resume`, `thread/fork`: get the route.
@@ -122,14 +124,14 @@ pub fn of_client(method: &str) -> Option<ClientMethod> {
         "thread/inject_items" => Some(ClientMethod::Inject),
         "thread/revert" | "thread/rollback" => Some(ClientMethod::Revert),
         "thread/settings/update" => Some(ClientMethod::Settings),
+        "thread/shellCommand" => Some(ClientMethod::Shell),
         "thread/unsubscribe" => Some(ClientMethod::Unsubscribe),
         "turn/interrupt" => Some(ClientMethod::Interrupt),
         "turn/start" => Some(ClientMethod::TurnStart),
         "turn/steer" => Some(ClientMethod::TurnSteer),
-        "review/start"
-        | "thread/prepareApprovedPlan"
-        | "thread/realtime/start"
-        | "thread/shellCommand" => Some(ClientMethod::Work),
+        "review/start" | "thread/prepareApprovedPlan" | "thread/realtime/start" => {
+            Some(ClientMethod::Work)
+        }
         "thread/goal/set" | "thread/queue/add" | "thread/queue/start" => {
             Some(ClientMethod::WorkOfModel)
         }

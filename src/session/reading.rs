@@ -85,6 +85,7 @@ impl ClientLine {
                 | ClientMethod::Interrupt
                 | ClientMethod::Revert
                 | ClientMethod::Settings
+                | ClientMethod::Shell
                 | ClientMethod::TurnSteer
                 | ClientMethod::Unsubscribe
                 | ClientMethod::Work
@@ -178,6 +179,7 @@ impl Request {
             | ClientMethod::Inject
             | ClientMethod::Interrupt
             | ClientMethod::Revert
+            | ClientMethod::Shell
             | ClientMethod::TurnSteer
             | ClientMethod::Unsubscribe
             | ClientMethod::Work

@@ -256,8 +256,9 @@ impl Ledger {
         if let Some(told) = self.threads.find_mut(thread) {
             told.written();
             told.since.began(turn);
+            // The turn of a command brings no text to the history.
+            told.past.is_untold &= told.work.is_shell();
             told.work.started();
-            told.past.is_untold = false;
             told.strays.end();
         }
     }
@@ -379,6 +380,15 @@ impl Ledger {
             self.done(thread);
         } else if let Some(told) = self.threads.find_mut(thread) {
             told.owed = Owed::default();
+            // Where its start isn't told: nobody is subscribed.
+            told.past.is_untold = false;
+        }
+    }
+
+    /// Notes that a turn sets again what a renewal has lost, and nothing else.
+    pub fn sets_again(&mut self, thread: &str) {
+        if let Some(told) = self.threads.find_mut(thread) {
+            told.strays.expect_settings();
         }
     }
 

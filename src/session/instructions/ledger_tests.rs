@@ -476,3 +476,17 @@ fn revert_to_a_turn_behind_the_text_leaves_it_standing() {
         "it was compacted"
     );
 }
+
+#[test]
+fn turn_that_was_accepted_brings_the_text_behind_a_compaction() {
+    let mut story = Story::started(Some("a"));
+    story.ledger.compaction_asked("t");
+    story.ledger.compacted("t", true);
+    let without = [Step::Look, Step::Leave, Step::Return];
+    assert_eq!(story.need(Some("b")), steps(&without));
+    // Its start isn't told to a client that has left the thread.
+    story.ledger.turn_answered("t", false);
+    assert_eq!(story.need(Some("b")), steps(&without));
+    story.ledger.turn_answered("t", true);
+    assert_eq!(story.need(Some("b")), steps(&WHOLE));
+}

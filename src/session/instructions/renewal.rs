@@ -71,7 +71,10 @@ impl fmt::Display for Trouble {
                 "codex did not unload the thread, so somebody else is subscribed to it, or it is a \
                  sub-agent's; end the other subscription and send the turn again"
             }
-            Self::Refused => "codex refused a step of the renewal; send the turn again",
+            Self::Refused => {
+                "codex refused a step of the renewal; mend what it names, if anything, and send the turn \
+                 again"
+            }
             Self::TooLarge => {
                 "the thread's config, sandbox policy or instructions are too large to be given again; \
                  resume the thread yourself"
@@ -264,13 +267,31 @@ pub fn still_lost(
         lost.retain(|(name, _)| name != PROFILE && name != POLICY);
     }
     // A folder, and roots, bring the usual environments along, and one of this machine brings its folder.
-    if (has(FOLDER) || has("runtimeWorkspaceRoots")) && places.is_none() {
+    if (has(FOLDER) || has(ROOTS)) && places.is_none() {
         lost.retain(|(name, _)| name != PLACES);
     }
     if places.is_some_and(|places| !places.are_elsewhere()) {
         lost.retain(|(name, _)| name != FOLDER);
     }
+    // A mode has a model and an effort of its own, which come before those beside it.
+    if let Some((_, mode)) = lost.iter_mut().find(|(name, _)| name == MODE) {
+        for (name, in_mode) in [("effort", "reasoning_effort"), ("model", "model")] {
+            let value = member(line, params, &[name]).and_then(|at| line.get(at));
+            let value = value.and_then(|value| serde_json::from_slice::<Value>(value).ok());
+            let settings = mode.get_mut("settings").and_then(Value::as_object_mut);
+            if let (Some(value), Some(settings)) = (value.filter(|it| !it.is_null()), settings) {
+                settings.insert(in_mode.to_owned(), value);
+            }
+        }
+    }
     lost
+}
+
+/// Whether a turn with `params` sets anything of its thread, so that codex tells what it is set to.
+pub fn sets_any(line: &[u8], params: &impl Place) -> bool {
+    let names = IN_ANSWER.iter().map(|(name, _)| *name);
+    let mut names = names.chain(TOLD_ALONE).chain([ROOTS]);
+    names.any(|name| member(line, params, &[name]).is_some_and(|at| !scan::is_null(line, &at)))
 }
 
 /// What a turn with `params` sets its thread to that no answer of codex has as it stands, or that codex
@@ -315,7 +336,7 @@ pub fn permissions_set_by(line: &[u8], params: &impl Place) -> Map<String, Value
 const IN_ANSWER: [(&str, &[&str]); 10] = [
     ("approvalPolicy", &["approvalPolicy"]),
     ("approvalsReviewer", &["approvalsReviewer"]),
-    ("collaborationMode", &["collaborationMode"]),
+    (MODE, &["collaborationMode"]),
     (FOLDER, &["cwd"]),
     ("effort", &["reasoningEffort"]),
     (PLACES, &["thread", "environments"]),
@@ -326,16 +347,22 @@ const IN_ANSWER: [(&str, &[&str]); 10] = [
 ];
 
 /// Members that a change of settings tells, and the answer to a resume doesn't.
-const TOLD_ALONE: [&str; 3] = ["collaborationMode", "personality", "summary"];
+const TOLD_ALONE: [&str; 3] = [MODE, "personality", "summary"];
 
 /// Members that codex takes of a client with `experimentalApi` alone.
-const EXPERIMENTAL: [&str; 3] = ["collaborationMode", PLACES, PROFILE];
+const EXPERIMENTAL: [&str; 3] = [MODE, PLACES, PROFILE];
+
+/// The member with the mode that a thread is in, and the model and the effort for it.
+const MODE: &str = "collaborationMode";
 
 /// The member with the thread's folder.
 const FOLDER: &str = "cwd";
 
 /// The member that says on which machines, and where on them, a thread works.
 const PLACES: &str = "environments";
+
+/// The member with the folders that are the thread's workspace.
+const ROOTS: &str = "runtimeWorkspaceRoots";
 
 /// The member that chooses a profile of permissions by its name.
 pub(super) const PROFILE: &str = "permissions";
@@ -396,6 +423,26 @@ mod tests {
         assert_eq!(left(r#"{"environments":[]}"#), lost);
         let here = r#"{"environments":[{"environmentId":"local","cwd":"/a"}]}"#;
         assert_eq!(left(here), [lost[0].clone(), lost[2].clone()]);
+    }
+
+    #[test]
+    fn mode_that_is_set_again_has_the_model_and_the_effort_of_the_turn() {
+        let mode = |model: &str, effort: &str| {
+            let settings = json!({"model": model, "reasoning_effort": effort});
+            vec![(
+                MODE.to_owned(),
+                json!({"mode": "plan", "settings": settings}),
+            )]
+        };
+        for (params, model, effort) in [
+            (r#"{"effort":"low"}"#, "m", "low"),
+            (r#"{"model":"n"}"#, "n", "high"),
+            (r#"{"effort":null}"#, "m", "high"),
+        ] {
+            let whole = 0..params.len();
+            let lost = still_lost(params.as_bytes(), (&whole, None), mode("m", "high"));
+            assert_eq!(lost, mode(model, effort), "{params}");
+        }
     }
 
     #[test]

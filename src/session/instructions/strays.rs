@@ -1,4 +1,4 @@
-//! Notifications that a resume of our own brings: the client, who has asked for none, doesn't see them.
+//! Notifications that a renewal brings: the client, who has asked for none, doesn't see them.
 
 use crate::base::limits::{MAX_SERVER_NAME_BYTES, MAX_STARTING_SERVERS};
 
@@ -9,6 +9,7 @@ pub struct Strays {
     pub is_renewing: bool,
     usages: u8,
     goals: u8,
+    settings: u8,
     servers: Servers,
 }
 
@@ -30,16 +31,22 @@ impl Strays {
         self.goals = self.goals.saturating_add(u8::from(is_resume));
     }
 
+    /// Expects the one of settings that a turn sets again and that the client doesn't change with it.
+    pub fn expect_settings(&mut self) {
+        self.settings = 1;
+    }
+
     /// Expects none any more, but for servers that have begun to start.
     pub fn end(&mut self) {
         self.is_renewing = false;
         self.usages = 0;
         self.goals = 0;
+        self.settings = 0;
     }
 
     /// Whether notifications of this kind can be strays.
     pub fn may_be(method: &str) -> bool {
-        method == OF_A_SERVER || OF_A_RESUME.contains(&method) || ONCE_A_RESUME.contains(&method)
+        method == OF_A_SERVER || OF_A_RESUME.contains(&method) || COUNTED.contains(&method)
     }
 
     /// Whether this notification is one; then it is expected no more. Of a server it says which, and
@@ -51,6 +58,7 @@ impl Strays {
             }
             ("thread/tokenUsage/updated", _) => &mut self.usages,
             ("thread/goal/cleared" | "thread/goal/updated", _) => &mut self.goals,
+            ("thread/settings/updated", _) => &mut self.settings,
             _ => return self.is_renewing && OF_A_RESUME.contains(&method),
         };
         let is_stray = *count > 0;
@@ -93,18 +101,18 @@ const OF_A_SERVER: &str = "mcpServer/startupStatus/updated";
 /// The status of one that isn't done with it.
 const STARTING: &str = "starting";
 
-/// What codex tells of a thread once each time that it is resumed.
-const ONCE_A_RESUME: [&str; 3] = [
+/// What codex tells of a thread once each time that it is resumed, or that its settings are set again.
+const COUNTED: [&str; 4] = [
     "thread/goal/cleared",
     "thread/goal/updated",
+    "thread/settings/updated",
     "thread/tokenUsage/updated",
 ];
 
 /// What codex tells of a thread that it loads.
-const OF_A_RESUME: [&str; 4] = [
+const OF_A_RESUME: [&str; 3] = [
     "thread/environment/connected",
     "thread/environment/disconnected",
-    "thread/settings/updated",
     "thread/status/changed",
 ];
 

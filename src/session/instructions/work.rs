@@ -22,6 +22,8 @@ use crate::wire::known::Known;
 pub struct Work {
     /// Requests for it since a turn was last seen to start.
     asked: u8,
+    /// Those of them that ask no model.
+    shells: u8,
     /// Codex pursues a goal on the thread.
     has_goal: bool,
 }
@@ -37,14 +39,27 @@ impl Work {
         self.asked = self.asked.saturating_add(1);
     }
 
+    /// Notes that somebody asks for a command of the user's.
+    pub fn ask_shell(&mut self) {
+        self.ask();
+        self.shells = self.shells.saturating_add(1);
+    }
+
+    /// Whether the turn that starts now can only be that of such a command, unless it is the client's.
+    pub fn is_shell(self) -> bool {
+        self.asked > 0 && self.asked == self.shells && !self.has_goal
+    }
+
     /// Notes that codex has refused a request for it.
     pub fn refuse(&mut self) {
         self.asked = self.asked.saturating_sub(1);
+        self.shells = self.shells.min(self.asked);
     }
 
     /// Notes that a turn runs: whoever asks about it knows from now on.
     pub fn started(&mut self) {
         self.asked = 0;
+        self.shells = 0;
     }
 
     /// Notes whether codex pursues a goal.
@@ -55,14 +70,26 @@ impl Work {
 
 impl Session {
     pub(in crate::session) fn on_work(&mut self, line: &[u8], request: Request) -> ClientVerdict {
-        let Request { id, params, .. } = request;
+        self.on_work_of(line, request, Work::ask)
+    }
+
+    fn on_work_of(
+        &mut self,
+        line: &[u8],
+        Request { id, params, .. }: Request,
+        ask: fn(&mut Work),
+    ) -> ClientVerdict {
         let thread = member_text(line, &params, &["threadId"]).and_then(ThreadId::new);
         let meaning = thread.map_or(Meaning::Other, |thread| {
-            self.ledger.work(thread.as_str(), Work::ask);
+            self.ledger.work(thread.as_str(), ask);
             Meaning::Work(thread)
         });
         let _ = self.pending.try_note(id, meaning);
         ClientVerdict::Pass
+    }
+
+    pub(in crate::session) fn on_shell(&mut self, line: &[u8], request: Request) -> ClientVerdict {
+        self.on_work_of(line, request, Work::ask_shell)
     }
 
     /// Has the thread told of its current text before codex starts a turn of its own on it. The thread
@@ -164,5 +191,24 @@ mod tests {
         assert!(work.may_begin());
         work.set_goal(false);
         assert!(!work.may_begin());
+    }
+
+    #[test]
+    fn turn_of_a_command_is_known_where_nothing_else_was_asked_for() {
+        let mut work = Work::default();
+        assert!(!work.is_shell());
+        work.ask_shell();
+        assert!(work.is_shell());
+        work.ask();
+        assert!(!work.is_shell());
+        work.refuse();
+        work.refuse();
+        assert!(!work.is_shell());
+        work.ask_shell();
+        work.set_goal(true);
+        assert!(!work.is_shell());
+        work.set_goal(false);
+        work.started();
+        assert!(!work.is_shell());
     }
 }

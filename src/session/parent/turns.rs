@@ -338,6 +338,9 @@ impl Session {
         } = turn;
         let before = self.turn_goes(&thread, renewed.place).map(Box::new);
         let lost = renewal::still_lost(line, (&params, said.places.as_ref()), renewed.lost);
+        if !lost.is_empty() && !renewal::sets_any(line, &params) {
+            self.ledger.sets_again(thread.as_str());
+        }
         let sets = renewal::set_by_turn(line, &params, &lost);
         let mut edits = config_edit::settings(line, &params, &lost);
         edits.extend(scratch_edit(line, &params, scratch.as_deref()));

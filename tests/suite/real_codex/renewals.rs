@@ -456,6 +456,62 @@ pub(super) async fn left_with_another_policy(stage: &Stage) -> (Client, String) 
     (client, thread)
 }
 
+async fn settings_that_a_renewed_turn_changes_are_told(case: Case) {
+    let stage = Stage::set(case).await;
+    let mut client = stage.with_policy(OLD).start().await;
+    // The newest models of 0.171.0 keep the effort that their thread was loaded with.
+    let start = json!({"model": case.version.classic_model()});
+    let thread = client.thread("thread/start", start).await;
+    client
+        .turn_with(&thread, "one", json!({"effort": "high"}))
+        .await;
+    for (policy, prompt, set, told) in [
+        (NEW, "two", json!({"effort": "low"}), vec![json!("low")]),
+        (OLD, "three", json!({}), vec![]),
+    ] {
+        stage.policy(policy);
+        let from = client.inbox.len();
+        client.turn_with(&thread, prompt, set).await;
+        let lines = client.inbox.since(from).into_iter();
+        let settings = lines.filter(|it| it.method() == Some("thread/settings/updated"));
+        let efforts = settings.map(|it| it.value["params"]["threadSettings"]["effort"].clone());
+        assert_eq!(efforts.collect::<Vec<_>>(), told, "{prompt}");
+    }
+    assert!(client.close().await.success());
+    for prompt in ["two", "three"] {
+        let effort = &settings(&stage.asked(&thread, prompt))[1]["effort"];
+        assert_eq!(effort, "low", "{prompt}");
+    }
+}
+matrix!(settings_that_a_renewed_turn_changes_are_told: http);
+
+async fn thread_that_nobody_watches_is_told_behind_a_compaction(case: Case) {
+    let stage = Stage::set(case).await;
+    let (mut client, thread) = stage.with_policy(OLD).with_thread().await;
+    turn(&mut client, &thread, "one").await;
+    story::compact(&mut client, &thread).await;
+    let it = json!({"threadId": thread});
+    client.ok("thread/unsubscribe", it).await;
+    for (policy, prompt) in [(OLD, "two"), (NEW, "three"), (NEW, "four")] {
+        stage.policy(policy);
+        let from = client.inbox.len();
+        client.start_turn(&thread, prompt).await;
+        let is_idle = |params: &Value| params["status"]["type"] == "idle";
+        client
+            .notification(from, "thread/status/changed", is_idle)
+            .await;
+    }
+    assert!(client.close().await.success());
+    for prompt in ["three", "four"] {
+        let said = replaced(&stage.asked(&thread, prompt));
+        assert!(
+            said.len() == 1 && said[0].contains(NEW),
+            "{prompt}: {said:?}"
+        );
+    }
+}
+matrix!(thread_that_nobody_watches_is_told_behind_a_compaction: http);
+
 async fn client_that_has_left_its_thread_stays_away(case: Case) {
     let stage = Stage::set(case).await;
     let (mut client, thread) = left_with_another_policy(&stage).await;
