@@ -260,9 +260,12 @@ fn tap(config: TapConfig) -> u8 {
 
 /// Runs `work` on the main thread, with a runtime that waits for nothing when it is done: a read of
 /// standard input may hang for ever.
+///
+/// All on one thread: a request and its answer go through several tasks, and between two threads each
+/// step would wait for the other to wake up. What takes long, compression and files, has threads of its
+/// own, and so have connections beside the first.
 fn with_runtime(work: impl FnOnce(&Runtime) -> u8) -> u8 {
-    let built = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(WORKERS)
+    let built = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
     match built {
@@ -277,7 +280,3 @@ fn with_runtime(work: impl FnOnce(&Runtime) -> u8) -> u8 {
         }
     }
 }
-
-/// One: a request and its answer go through several tasks, and between two threads each step would
-/// wait for the other to wake up. What takes long, compression and files, has threads of its own.
-const WORKERS: usize = 1;

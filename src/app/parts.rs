@@ -25,7 +25,6 @@ use crate::config::settings::Settings;
 use crate::config::standin;
 use crate::exchange::admission::Gate;
 use crate::relay::listener::{self, Relay};
-use crate::relay::repack::Kept;
 use crate::session::machine::{Config, Session, Upstreams};
 use crate::session::route::eligibility::Ineligible;
 use crate::session::shared::SharedSession;
@@ -350,7 +349,7 @@ fn spawn_relay(
 ) -> JoinSet<Part> {
     let mut tasks = JoinSet::new();
     let relay = Arc::new(Relay {
-        gate,
+        gate: Arc::new(gate),
         session,
         feed: settings.feed,
         destination: settings.destination,
@@ -359,8 +358,8 @@ fn spawn_relay(
         upstream: Upstream::new(settings.way_out),
         on_unrecognized: settings.on_unrecognized,
         budget,
-        tools: Kept::default(),
-        reads_whole: AtomicBool::new(false),
+        tools: Arc::default(),
+        reads_whole: Arc::new(AtomicBool::new(false)),
     });
     if relay.destination.may_need_tls() {
         let relay = Arc::clone(&relay);

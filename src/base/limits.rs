@@ -145,6 +145,10 @@ pub const MAX_JSON_DEPTH: usize = 1024;
 /// Connections of codex at once. / One per thread and some for HTTP.
 pub const MAX_CONNECTIONS: usize = 1024;
 
+/// Threads that serve connections. / Codex sends a few requests at once, seldom more than it has
+/// threads at work; each has some 200 KiB of its own.
+pub const MAX_LANES: usize = 4;
+
 /// Connections that haven't shown the secret yet. / Over it the oldest is cut, not the newest
 /// refused: codex shows it within a millisecond, a flood never does.
 pub const MAX_STRANGERS: usize = 256;

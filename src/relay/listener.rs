@@ -26,6 +26,7 @@ use crate::exchange::admission::Gate;
 use crate::exchange::plan::OnUnrecognized;
 use crate::feed::source::Feed;
 use crate::relay::http;
+use crate::relay::lanes::{Lanes, Place};
 use crate::relay::peer::Peers;
 use crate::relay::repack::Kept;
 use crate::relay::upload::leftovers;
@@ -38,10 +39,10 @@ use crate::upstream::destination::Destination;
 use crate::upstream::portion::Portions;
 
 /// What every exchange shares.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Relay {
     /// Who may speak.
-    pub gate: Gate,
+    pub gate: Arc<Gate>,
     /// Which requests get which text.
     pub session: SharedSession,
     /// Where contexts come from.
@@ -59,12 +60,20 @@ pub struct Relay {
     /// The memory for messages in flight.
     pub budget: Budget,
     /// What compressed bodies are opened and closed with.
-    pub tools: Kept,
+    pub tools: Arc<Kept>,
     /// A large body came in another order than codex writes: none is edited in passing any more.
-    pub reads_whole: AtomicBool,
+    pub reads_whole: Arc<AtomicBool>,
 }
 
 impl Relay {
+    /// The same, with connections of its own to the upstream.
+    pub(super) fn beside(&self) -> Self {
+        Self {
+            upstream: self.upstream.beside(),
+            ..self.clone()
+        }
+    }
+
     /// Whether a model request that comes now needs not be read, or understood, because nothing is
     /// injected so far.
     pub(super) fn passes_unread(&self) -> bool {
@@ -91,6 +100,7 @@ pub async fn serve(listener: TcpListener, relay: Arc<Relay>, mut closed: watch::
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let mut peers = Peers::new();
     let mut strangers: VecDeque<(AbortHandle, Arc<Seat>)> = VecDeque::new();
+    let mut lanes = Lanes::new(relay);
     let mut connections = JoinSet::new();
     let mut is_failing = false;
     loop {
@@ -133,9 +143,13 @@ pub async fn serve(listener: TcpListener, relay: Arc<Relay>, mut closed: watch::
         {
             oldest.abort();
         }
-        let relay = Arc::clone(&relay);
+        let (Some(place), Ok(stream)) = (lanes.next(), stream.into_std()) else {
+            continue;
+        };
         let seat = Arc::new(Seat::new(&places));
-        let task = connections.spawn(connection(stream, relay, Arc::clone(&seat)));
+        let loop_of = place.loop_of.clone();
+        let serving = connection(stream, place, Arc::clone(&seat));
+        let task = connections.spawn_on(serving, &loop_of);
         strangers.push_back((task, seat));
     }
 }
@@ -179,7 +193,12 @@ impl Seat {
     }
 }
 
-async fn connection(stream: TcpStream, relay: Arc<Relay>, seat: Arc<Seat>) {
+async fn connection(stream: std::net::TcpStream, place: Place, seat: Arc<Seat>) {
+    let Place { relay, open, .. } = place;
+    // Watched by the loop of this thread from here on.
+    let Ok(stream) = TcpStream::from_std(stream) else {
+        return;
+    };
     let _ = stream.set_nodelay(true);
     let (hand_over, mut pumps) = mpsc::channel::<Pump>(1);
     let (leave, left) = leftovers();
@@ -210,4 +229,5 @@ async fn connection(stream: TcpStream, relay: Arc<Relay>, seat: Arc<Seat>) {
     if let Some(pump) = pumps.recv().await {
         pump.await;
     }
+    drop(open);
 }

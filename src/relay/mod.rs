@@ -6,6 +6,7 @@ pub mod down;
 mod gather;
 pub mod http;
 pub mod judge;
+mod lanes;
 pub mod listener;
 mod masking;
 pub mod onward;

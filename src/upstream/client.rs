@@ -39,7 +39,16 @@ pub enum Usage {
 impl Upstream {
     /// Goes out by `way`.
     pub fn new(way: WayOut) -> Self {
-        let dialer = Dialer::new(way);
+        Self::over(Dialer::new(way))
+    }
+
+    /// The same way out, with connections of its own.
+    #[must_use]
+    pub fn beside(&self) -> Self {
+        Self::over(self.dialer.clone())
+    }
+
+    fn over(dialer: Dialer) -> Self {
         Self {
             exchange: client(dialer.speaking(Protocols::Both)),
             upgrade: client(dialer.speaking(Protocols::Http1)),
