@@ -3,11 +3,10 @@
 
 use std::io;
 use std::sync::Arc;
-use std::thread::available_parallelism;
+use std::thread::{self, available_parallelism};
 
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
-use tokio::task::JoinSet;
 
 use crate::base::limits::MAX_LANES;
 use crate::relay::listener::Relay;
@@ -17,7 +16,6 @@ use crate::relay::listener::Relay;
 #[derive(Debug)]
 pub(super) struct Lanes {
     all: Vec<Lane>,
-    threads: JoinSet<()>,
     most: usize,
 }
 
@@ -51,7 +49,6 @@ impl Lanes {
         };
         Self {
             all: vec![first],
-            threads: JoinSet::new(),
             most: available_parallelism().map_or(1, |count| count.get().min(MAX_LANES)),
         }
     }
@@ -76,16 +73,19 @@ impl Lanes {
         })
     }
 
-    fn begin(&mut self) -> io::Result<Lane> {
+    fn begin(&self) -> io::Result<Lane> {
         let relay = self.all.first().map(|lane| lane.relay.beside());
         let relay = relay.ok_or(io::ErrorKind::NotFound)?;
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let loop_of = runtime.handle().clone();
         let (end, ended) = oneshot::channel();
-        self.threads.spawn_blocking(move || {
-            let _ = runtime.block_on(ended);
-            runtime.shutdown_background();
-        });
+        // It isn't waited for: where it is in the middle of something, that ends with the process.
+        thread::Builder::new()
+            .name("connections".to_owned())
+            .spawn(move || {
+                let _ = runtime.block_on(ended);
+                runtime.shutdown_background();
+            })?;
         Ok(Lane {
             loop_of,
             relay: Arc::new(relay),
