@@ -7,8 +7,8 @@
 /// after one message of 32 MiB all others would come from arenas, which keep what they once had, and
 /// the process would stay at its peak. On the other hand every buffer of a connection would be given
 /// back and cleared by the kernel again, which takes longer than what it holds takes to pass: some
-/// stay. One arena for all threads: blocks are freed by another thread than asked for them. Where the
-/// allocator is another, nothing is asked.
+/// stay. Two arenas for all threads: blocks may be freed by another thread than asked for them, but the
+/// loops of two threads need not wait for each other. Where the allocator is another, nothing is asked.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 pub(super) fn tune() {
     use nix::libc::{M_ARENA_MAX, M_MMAP_THRESHOLD, M_TRIM_THRESHOLD, mallopt};
@@ -16,7 +16,7 @@ pub(super) fn tune() {
     for (parameter, value) in [
         (M_MMAP_THRESHOLD, LARGE_BYTES),
         (M_TRIM_THRESHOLD, KEPT_BYTES),
-        (M_ARENA_MAX, 1),
+        (M_ARENA_MAX, 2),
     ] {
         // SAFETY: mallopt(3) is called before there is a second thread, with documented parameters.
         let set = unsafe { mallopt(parameter, value) };

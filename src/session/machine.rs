@@ -425,7 +425,7 @@ impl Session {
         &self.routes
     }
 
-    /// Every turn of the client that runs.
+    /// Every turn that runs on a thread that the client drives.
     pub fn running_turns(&self) -> Vec<(ThreadId, TurnId)> {
         self.registry.running()
     }

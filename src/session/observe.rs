@@ -322,12 +322,19 @@ impl Session {
         self.ledger
             .set_failed(thread, status == Some("systemError"));
         if status == Some("active") {
-            // A turn begins, also where its start isn't told: nobody is subscribed.
             self.ledger.renews_no_more(thread);
+            if !self.registry.is_subscribed(thread) {
+                // Nothing else tells of the start of its turn.
+                self.ledger.started(thread, None);
+            }
+        }
+        if status.is_some_and(|status| status != "notLoaded") {
+            self.ledger.is_there(thread);
         }
         if !matches!(status, Some("notLoaded" | "idle" | "systemError")) {
             return;
         }
+        self.ledger.turn_is_sent(thread, false);
         let ended = self.registry.rests(thread);
         self.end_given(thread, ended);
         if status == Some("notLoaded") {
@@ -367,6 +374,7 @@ impl Session {
 
     /// Ends a turn, and sees whether its requests came here.
     fn on_turn_completed(&mut self, thread: &str, turn: &str) {
+        self.ledger.turn_is_sent(thread, false);
         let is_ours = self.registry.is_turn_of_client(thread, turn);
         let ended = self.registry.completed(thread, turn);
         self.end_given(thread, ended);

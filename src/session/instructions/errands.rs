@@ -60,6 +60,10 @@ impl Session {
 
     /// Learns whether codex has taken the end of a history away.
     pub(in crate::session) fn revert_answered(&mut self, thread: &str, is_ok: bool) {
+        if self.ledger.is_reloaded(thread) {
+            // By that the client is subscribed, also where it wasn't (0.155.1 and 0.171.0).
+            self.registry.subscribed(thread);
+        }
         if is_ok {
             self.on_reverted(thread);
         } else {

@@ -106,6 +106,7 @@ impl Ledger {
             policy_loaded: text.policy,
             has_failed: false,
             is_busy: false,
+            has_sent_turn: false,
             work: Work::default(),
             put_off: None,
             unloads: same.map_or(0, |it| it.unloads),
@@ -162,7 +163,8 @@ impl Ledger {
             text: text.digest,
             policy: text.policy,
             is_routed,
-            unloads: before.map_or(told.unloads, |open| open.unloads),
+            unloads: before.as_ref().map_or(told.unloads, |open| open.unloads),
+            was_loaded: before.map_or(told.is_loaded, |open| open.was_loaded),
             is_disturbed: false,
             is_awaited: true,
             outcome: None,
@@ -207,6 +209,16 @@ impl Ledger {
         }
     }
 
+    /// Whether the client has asked for a compaction that hasn't ended.
+    pub fn is_compacting(&self, thread: &str) -> bool {
+        self.find(thread).is_some_and(|told| told.compactions > 0)
+    }
+
+    /// Whether a turn of the client's is on its way.
+    pub fn is_about_to_run(&self, thread: &str) -> bool {
+        self.find(thread).is_some_and(|told| told.has_sent_turn)
+    }
+
     /// Notes that the client asks for a turn: no compaction of its own is on its way.
     ///
     /// Gives where a history is that began before this process, once.
@@ -248,6 +260,21 @@ impl Ledger {
         if let Some(told) = self.threads.find_mut(thread) {
             told.is_loaded = false;
             told.unloads += 1;
+            told.since.unloaded();
+        }
+    }
+
+    /// Notes that codex has a thread in its memory: it loads it anew for a revert.
+    pub fn is_there(&mut self, thread: &str) {
+        if let Some(told) = self.threads.find_mut(thread) {
+            told.is_loaded = true;
+        }
+    }
+
+    /// Notes that a turn of the client's is on its way to codex, or is no more.
+    pub fn turn_is_sent(&mut self, thread: &str, is_sent: bool) {
+        if let Some(told) = self.threads.find_mut(thread) {
+            told.has_sent_turn = is_sent;
         }
     }
 
@@ -256,6 +283,7 @@ impl Ledger {
         if let Some(told) = self.threads.find_mut(thread) {
             told.written();
             told.since.began(turn);
+            told.has_sent_turn = false;
             // The turn of a command brings no text to the history.
             told.past.is_untold &= told.work.is_shell();
             told.work.started();
@@ -378,6 +406,7 @@ impl Ledger {
     pub fn turn_answered(&mut self, thread: &str, is_ok: bool) {
         if !is_ok {
             self.done(thread);
+            self.turn_is_sent(thread, false);
         } else if let Some(told) = self.threads.find_mut(thread) {
             told.owed = Owed::default();
             // Where its start isn't told: nobody is subscribed.

@@ -490,3 +490,44 @@ fn turn_that_was_accepted_brings_the_text_behind_a_compaction() {
     story.ledger.turn_answered("t", true);
     assert_eq!(story.need(Some("b")), steps(&WHOLE));
 }
+
+#[test]
+fn thread_that_codex_loads_anew_for_a_revert_is_there_again() {
+    let mut story = Story::started(Some("a"));
+    story.ledger.revert_asked("t", None);
+    story.ledger.unloaded("t");
+    story.ledger.is_there("t");
+    assert!(
+        story.ledger.is_reloaded("t"),
+        "codex has refused it behind that"
+    );
+    assert!(!story.ledger.is_reloaded("t"));
+    assert!(story.ledger.is_known_revert("t"));
+    story.ledger.unloaded("t");
+    story.ledger.is_there("t");
+    assert!(!story.ledger.is_reloaded("t"), "it was for no revert");
+    assert_eq!(story.need(Some("b")), steps(&WHOLE));
+    // One that isn't loaded is there before codex has answered.
+    story.ledger.unloaded("t");
+    let own = story.ask(Step::Return, Some("b"));
+    story.ledger.is_there("t");
+    story.ledger.answered(own, true);
+    assert_eq!(story.ledger.outcome("t", own), Ok(()));
+}
+
+#[test]
+fn turn_is_on_its_way_until_it_starts_ends_or_is_refused() {
+    let mut story = Story::started(Some("a"));
+    let ends: [fn(&mut Ledger); 3] = [
+        |ledger| ledger.started("t", TurnId::new("1")),
+        |ledger| ledger.turn_answered("t", false),
+        |ledger| ledger.turn_is_sent("t", false),
+    ];
+    for end in ends {
+        story.ledger.turn_is_sent("t", true);
+        story.ledger.turn_answered("t", true);
+        assert!(story.ledger.is_about_to_run("t"));
+        end(&mut story.ledger);
+        assert!(!story.ledger.is_about_to_run("t"));
+    }
+}

@@ -18,7 +18,6 @@ use crate::session::intercept::{Ask, ClientVerdict, Patience, Then};
 use crate::session::machine::{Denial, Session};
 use crate::session::methods::{INSTRUCTIONS_MEMBER, ThreadWay};
 use crate::session::own::OwnId;
-use crate::session::parent::registry::Thread;
 use crate::session::parent::threads::Route;
 use crate::session::parent::turn::{Ready, Starter};
 use crate::session::route::config_edit;
@@ -193,7 +192,6 @@ impl Session {
         mut ready: Ready,
     ) -> ClientVerdict {
         let thread = ready.turn.thread.as_str();
-        let known = self.registry.find(thread);
         if let Some(told) = self.ledger.find(thread) {
             // A turn before this one was to set it again, and didn't start.
             let owed = told.owed.clone();
@@ -201,14 +199,15 @@ impl Session {
             ready.turn.renewed.place = ready.turn.renewed.place.or(owed.place);
         }
         // What is put into a running turn would stand in the middle of it.
-        if known.is_none_or(Thread::is_running) {
+        if self.registry.find(thread).is_none() || self.is_running(thread) {
             return self.deliver(line, ready);
         }
         if !ready.turn.renewed.has_counted {
             // What was true before another turn need not be so any more.
             self.ledger.set_busy(thread, false);
         }
-        let (Some(known), Some(told)) = (known, self.ledger.find(thread)) else {
+        let (Some(known), Some(told)) = (self.registry.find(thread), self.ledger.find(thread))
+        else {
             return self.deliver(line, ready);
         };
         let now = told.documents.profile.as_ref();

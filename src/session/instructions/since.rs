@@ -16,6 +16,8 @@ pub struct Since {
     /// Reverts that the client asked for and that codex hasn't told of: it may do so long after its
     /// answer.
     reverts: u8,
+    /// Codex has unloaded the thread for one.
+    is_reloaded: bool,
 }
 
 impl Since {
@@ -43,6 +45,11 @@ impl Since {
         self.stands = at.is_some();
     }
 
+    /// Notes that codex unloads the thread.
+    pub fn unloaded(&mut self) {
+        self.is_reloaded |= self.reverts > 0;
+    }
+
     /// Whether what was said stands in a history that is shorter now.
     pub fn stands(&self) -> bool {
         self.stands
@@ -56,6 +63,12 @@ impl Ledger {
             told.since.goes_back(turn);
             told.since.reverts = told.since.reverts.saturating_add(1);
         }
+    }
+
+    /// Whether codex has loaded the thread anew for a revert, whatever it answers; then that is done with.
+    pub fn is_reloaded(&mut self, thread: &str) -> bool {
+        let told = self.find_mut(thread);
+        told.is_some_and(|told| std::mem::take(&mut told.since.is_reloaded))
     }
 
     /// Whether codex tells of a revert that it has answered for, or will; then that is done with.

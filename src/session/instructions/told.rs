@@ -57,6 +57,8 @@ pub struct Told {
     pub(super) has_failed: bool,
     /// Commands run in its background: it isn't unloaded for a text alone.
     pub(super) is_busy: bool,
+    /// A turn of the client's is on its way, and codex hasn't said that it has started.
+    pub(super) has_sent_turn: bool,
     /// Turns that may start without the client's asking: it isn't unloaded.
     pub(super) work: Work,
     /// The way that it is to go once it can be loaded anew, and what speaks against a route.
@@ -124,6 +126,10 @@ pub(super) struct Past {
     pub(super) seen: Option<Digest>,
 }
 
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "independent facts, not states"
+)]
 #[derive(Clone, Debug)]
 pub(super) struct Open {
     pub(super) own: OwnId,
@@ -131,6 +137,8 @@ pub(super) struct Open {
     pub(super) text: Digest,
     pub(super) policy: Option<Digest>,
     pub(super) is_routed: bool,
+    /// Codex had the thread in its memory before the steps.
+    pub(super) was_loaded: bool,
     pub(super) unloads: u64,
     /// The history has lost something since.
     pub(super) is_disturbed: bool,
@@ -253,7 +261,7 @@ impl Told {
         }
         match open.step {
             Step::Look | Step::Leave | Step::Part => {}
-            Step::Return if self.is_loaded && self.unloads == open.unloads => {
+            Step::Return if open.was_loaded && self.unloads == open.unloads => {
                 return Err(Trouble::NotUnloaded);
             }
             Step::Return => {

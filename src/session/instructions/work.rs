@@ -103,9 +103,8 @@ impl Session {
         let status = member_text(line, &request.params, &["status"]);
         let starts_none = status.is_some_and(|status| status != ACTIVE);
         let rests = |thread: &ThreadId| {
-            let known = self.registry.find(thread.as_str());
-            let told = self.ledger.find(thread.as_str());
-            known.is_some_and(|known| !known.is_running()) && told.is_some_and(|it| it.is_loaded)
+            let is_loaded = self.ledger.is_loaded(thread.as_str());
+            is_loaded && !self.is_running(thread.as_str())
         };
         let Some(thread) = thread.filter(|thread| !starts_none && rests(thread)) else {
             return self.on_work(line, request);
@@ -133,17 +132,27 @@ impl Session {
 
     /// Learns whether codex begins what it was asked for.
     pub(in crate::session) fn work_answered(&mut self, thread: &ThreadId, is_ok: bool) {
+        let thread = thread.as_str();
         if !is_ok {
-            self.ledger.work(thread.as_str(), Work::refuse);
+            self.ledger.work(thread, Work::refuse);
+        } else if !self.registry.is_subscribed(thread) && self.ledger.is_compacting(thread) {
+            // Nobody is told of its end, and no turn starts before.
+            self.delivery.lost(thread);
+            self.ledger.compacted(thread, false);
         }
+    }
+
+    /// Whether a turn runs on a thread, or is about to start.
+    pub(in crate::session) fn is_running(&self, thread: &str) -> bool {
+        let is_running = self.registry.find(thread).is_some_and(Thread::is_running);
+        is_running || self.ledger.is_about_to_run(thread)
     }
 
     /// Whether a turn has started on a thread while a renewal asked codex how it is, by codex's `answer`:
     /// then the renewal ends there.
     pub(in crate::session) fn is_at_work(&mut self, thread: &ThreadId, answer: &Bytes) -> bool {
         let thread = thread.as_str();
-        let known = self.registry.find(thread);
-        let is_running = known.is_some_and(Thread::is_running);
+        let is_running = self.is_running(thread);
         let result = Envelope::read(answer).and_then(|it| it.result);
         let path = ["thread", "status", "type"];
         let status = result.and_then(|result| member_text(answer, &result, &path));

@@ -220,6 +220,18 @@ impl Registry {
         }
     }
 
+    /// Notes that codex tells the client of a thread.
+    pub fn subscribed(&mut self, thread: &str) {
+        if let Some(thread) = self.threads.find_mut(thread) {
+            thread.is_subscribed = true;
+        }
+    }
+
+    /// Whether codex tells the client of a thread, as far as known.
+    pub fn is_subscribed(&self, thread: &str) -> bool {
+        self.find(thread).is_none_or(Thread::is_subscribed)
+    }
+
     /// Notes that no turn runs.
     ///
     /// The registration waits for the end of its turn, which comes behind this; without a
@@ -276,8 +288,11 @@ impl Registry {
     pub fn running(&self) -> Vec<(ThreadId, TurnId)> {
         let of_thread = |(id, thread): (&ThreadId, &Thread)| {
             let id = id.clone();
-            let turns = thread.admitted.turns().into_iter();
-            turns.map(move |turn| (id.clone(), turn))
+            let mut turns = thread.admitted.turns();
+            let further = thread.running.iter().filter(|it| !turns.contains(it));
+            let further: Vec<TurnId> = further.cloned().collect();
+            turns.extend(further);
+            turns.into_iter().map(move |turn| (id.clone(), turn))
         };
         self.threads.iter().flat_map(of_thread).collect()
     }
@@ -312,6 +327,11 @@ impl Thread {
     /// Whether a turn runs, whoever started it.
     pub fn is_running(&self) -> bool {
         !self.admitted.is_empty() || !self.running.is_empty()
+    }
+
+    /// Whether a turn runs that codex has told of.
+    pub fn has_started(&self) -> bool {
+        !self.running.is_empty()
     }
 
     /// Whether this turn runs, whoever started it.

@@ -170,8 +170,7 @@ impl Session {
             orders,
             fresh,
         };
-        let known = self.registry.find(ready.turn.thread.as_str());
-        let is_busy = known.is_some_and(Thread::is_running);
+        let is_busy = self.is_running(ready.turn.thread.as_str());
         if !is_busy && self.must_ask_for_tools(&ready) {
             return self.ask_for_tools(ready);
         }
@@ -181,8 +180,7 @@ impl Session {
     /// Tells the thread of the references that are due, before its turn starts.
     pub(in crate::session) fn deliver(&mut self, line: &Bytes, ready: Ready) -> ClientVerdict {
         let thread = &ready.turn.thread;
-        let known = self.registry.find(thread.as_str());
-        let is_busy = known.is_some_and(Thread::is_running);
+        let is_busy = self.is_running(thread.as_str());
         let due = self
             .delivery
             .due(thread.as_str(), &ready.prepared.references);
@@ -337,6 +335,10 @@ impl Session {
             ..
         } = turn;
         let before = self.turn_goes(&thread, renewed.place).map(Box::new);
+        let known = self.registry.find(thread.as_str());
+        if !known.is_some_and(Thread::has_started) {
+            self.ledger.turn_is_sent(thread.as_str(), true);
+        }
         let lost = renewal::still_lost(line, (&params, said.places.as_ref()), renewed.lost);
         if !lost.is_empty() && !renewal::sets_any(line, &params) {
             self.ledger.sets_again(thread.as_str());

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::policy::{NEW, OLD};
 use super::renewals::left_with_another_policy;
+use super::supervision::codex_of;
 use crate::support::case::Case;
 use crate::support::client::Client;
 use crate::support::inbox::Line;
@@ -244,3 +245,102 @@ async fn queued_message_is_answered_under_a_new_policy(case: Case) {
     }
 }
 matrix!(queued_message_is_answered_under_a_new_policy: http);
+
+async fn refused_revert_is_no_end_of_a_thread(case: Case) {
+    let stage = Stage::set(case).await;
+    let launch = stage.with_policy(OLD);
+    let mut client = launch.start().await;
+    let start = json!({"sandbox": "workspace-write"});
+    let thread = client.thread("thread/start", start).await;
+    turn(&mut client, &thread, "one").await;
+    // Codex loads the thread anew before it looks for the turn, and subscribes the client.
+    let nowhere = "01a23240-0000-7000-8000-000000000000";
+    let revert = json!({"threadId": thread, "beforeTurnId": nowhere});
+    let it = json!({"threadId": thread});
+    client.ok("thread/unsubscribe", it.clone()).await;
+    client.call("thread/revert", revert).await.unwrap_err();
+    stage.policy(NEW);
+    turn(&mut client, &thread, "two").await;
+    story::compact(&mut client, &thread).await;
+    turn(&mut client, &thread, "three").await;
+    let resumed = client.ok("thread/resume", it).await;
+    assert_eq!(resumed["sandbox"]["type"], "workspaceWrite", "{resumed}");
+    assert!(client.close().await.success());
+    assert_eq!(replaced(&stage.asked(&thread, "two")).len(), 1);
+    stage.assert_one_of(&thread, "three", [NEW, OLD]);
+}
+matrix!(refused_revert_is_no_end_of_a_thread: http);
+
+/// Waits until a thread that the client has left rests again.
+async fn rests(client: &Client, from: usize) {
+    let is_idle = |params: &Value| params["status"]["type"] == "idle";
+    client
+        .notification(from, "thread/status/changed", is_idle)
+        .await;
+}
+
+async fn thread_that_was_left_is_renewed_behind_work_that_nobody_saw(case: Case) {
+    let stage = Stage::set(case).await;
+    let (mut client, thread) = stage.with_policy(OLD).with_thread().await;
+    turn(&mut client, &thread, "one").await;
+    let it = json!({"threadId": thread});
+    client.ok("thread/unsubscribe", it.clone()).await;
+    for (policy, prompt) in [
+        (OLD, None),
+        (NEW, Some("two")),
+        (NEW, None),
+        (NEW, Some("three")),
+    ] {
+        stage.policy(policy);
+        let from = client.inbox.len();
+        match prompt {
+            Some(prompt) => drop(client.start_turn(&thread, prompt).await),
+            None => drop(client.ok("thread/compact/start", it.clone()).await),
+        }
+        rests(&client, from).await;
+    }
+    assert!(client.close().await.success());
+    let said = told(&stage.asked(&thread, "two"), "Policy-");
+    assert!(said.last().unwrap().contains(NEW), "{said:?}");
+    stage.assert_one_of(&thread, "three", [NEW, OLD]);
+}
+matrix!(thread_that_was_left_is_renewed_behind_work_that_nobody_saw: http);
+
+async fn turn_behind_one_that_is_starting_renews_nothing(case: Case) {
+    let may_end = Signal::new();
+    let stage = Stage::with(case, Held::new(&may_end)).await;
+    let (mut client, thread) = stage.with_policy(OLD).spied().with_thread().await;
+    turn(&mut client, &thread, "one").await;
+    let from = client.inbox.len();
+    client.start_turn(&thread, "[goal] two").await;
+    stage.policy(NEW);
+    client.start_turn(&thread, "behind").await;
+    let passed = fs::read_to_string(stage.copy_of_stdin()).unwrap();
+    assert!(!passed.contains("thread/unsubscribe"), "{passed}");
+    may_end.give();
+    client.turn_end(from, &thread).await;
+    rests(&client, from).await;
+    turn(&mut client, &thread, "three").await;
+    assert!(client.close().await.success());
+    let said = told(&stage.asked(&thread, "three"), "Policy-");
+    assert!(said.last().unwrap().contains(NEW), "{said:?}");
+}
+matrix!(turn_behind_one_that_is_starting_renews_nothing: http);
+
+async fn turn_that_codex_started_fails_when_codex_dies(case: Case) {
+    let stage = Stage::with(case, Held::new(&Signal::new())).await;
+    let (mut client, thread) = stage.with_policy(OLD).with_thread().await;
+    turn(&mut client, &thread, "one").await;
+    let from = client.inbox.len();
+    let goal = json!({"threadId": thread, "objective": "[goal]"});
+    client.ok("thread/goal/set", goal).await;
+    let is_it = |params: &Value| params["threadId"] == thread;
+    let started = client.notification(from, "turn/started", is_it).await;
+    let codex = codex_of(&stage, &client).await;
+    codex.signal(nix::sys::signal::Signal::SIGKILL);
+    assert_eq!(client.exit().await.code(), Some(128 + 9));
+    let end = client.turn_end(from, &thread).await;
+    assert_eq!(end["id"], started["turn"]["id"]);
+    assert_eq!(end["status"], "failed", "{end}");
+}
+matrix!(turn_that_codex_started_fails_when_codex_dies: http);
