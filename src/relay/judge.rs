@@ -10,7 +10,7 @@ use crate::exchange::classify::Identity;
 use crate::exchange::instructions::splice;
 use crate::exchange::plan::{Plan, from_decision, plan};
 use crate::exchange::refusal::{Measured, Refusal};
-use crate::relay::listener::Relay;
+use crate::relay::shared::Relay;
 use crate::session::parent::decide::ParentRequest;
 use crate::session::parent::tally::{About, Outcome};
 use crate::upstream::calls::Call;

@@ -9,7 +9,7 @@ use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
 use crate::base::limits::MAX_LANES;
-use crate::relay::listener::Relay;
+use crate::relay::shared::Relay;
 
 /// The lanes of one endpoint; the first is the thread that they are made on. The others begin when
 /// there is more than one connection, and end with it.

@@ -14,6 +14,7 @@ mod passing;
 mod peer;
 pub mod repack;
 mod reply;
+pub mod shared;
 pub mod up;
 pub mod upgrade;
 mod upload;

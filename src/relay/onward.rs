@@ -16,7 +16,7 @@ use crate::budget::share::Share;
 use crate::exchange::refusal::Refusal;
 use crate::relay::body::Pieces;
 
-use crate::relay::listener::Relay;
+use crate::relay::shared::Relay;
 use crate::relay::upload::Leave;
 use crate::upstream::bearer::{Bearer, BearerError};
 use crate::upstream::client::{OutBody, Usage, never};

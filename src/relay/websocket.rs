@@ -13,7 +13,7 @@ use crate::base::ids::ThreadId;
 use crate::base::limits::{CLOSE_GRACE, MAX_QUEUED_PINGS, MAX_QUEUED_REFUSALS};
 use crate::exchange::refusal::Refusal;
 use crate::relay::down::Down;
-use crate::relay::listener::Relay;
+use crate::relay::shared::Relay;
 use crate::relay::up::{End, Up};
 use crate::session::parent::tally::About;
 use crate::upstream::calls::Call;

@@ -335,6 +335,9 @@ impl Session {
             return;
         }
         self.ledger.turn_is_sent(thread, false);
+        if status == Some("idle") {
+            self.rests_behind_compaction(thread);
+        }
         let ended = self.registry.rests(thread);
         self.end_given(thread, ended);
         if status == Some("notLoaded") {

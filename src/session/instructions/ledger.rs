@@ -209,6 +209,14 @@ impl Ledger {
         }
     }
 
+    /// Notes that a history is rewritten, or was: the model may see what is loaded alone.
+    pub fn may_be_compacted(&mut self, thread: &str) {
+        if let Some(told) = self.find_mut(thread) {
+            told.past.seen = told.loaded;
+            told.since.said();
+        }
+    }
+
     /// Whether the client has asked for a compaction that hasn't ended.
     pub fn is_compacting(&self, thread: &str) -> bool {
         self.find(thread).is_some_and(|told| told.compactions > 0)

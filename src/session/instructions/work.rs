@@ -14,6 +14,7 @@ use crate::session::machine::{Meaning, Session};
 use crate::session::parent::registry::Thread;
 use crate::session::parent::turn::StartTurn;
 use crate::session::reading::Request;
+use crate::session::version::CodexVersion;
 use crate::wire::envelope::{Envelope, member_text};
 use crate::wire::known::Known;
 
@@ -136,9 +137,18 @@ impl Session {
         if !is_ok {
             self.ledger.work(thread, Work::refuse);
         } else if !self.registry.is_subscribed(thread) && self.ledger.is_compacting(thread) {
-            // Nobody is told of its end, and no turn starts before.
+            // Nobody is told of its end.
             self.delivery.lost(thread);
-            self.ledger.compacted(thread, false);
+            self.ledger.may_be_compacted(thread);
+        }
+    }
+
+    /// Learns of the end of a compaction that nobody is told of otherwise.
+    pub(in crate::session) fn rests_behind_compaction(&mut self, thread: &str) {
+        if !self.registry.is_subscribed(thread) && self.ledger.is_compacting(thread) {
+            let version = self.client.codex_version;
+            let tells_later = version.is_some_and(CodexVersion::tells_after_compaction);
+            self.ledger.compacted(thread, tells_later);
         }
     }
 

@@ -300,8 +300,10 @@ async fn thread_that_was_left_is_renewed_behind_work_that_nobody_saw(case: Case)
         rests(&client, from).await;
     }
     assert!(client.close().await.success());
-    let said = told(&stage.asked(&thread, "two"), "Policy-");
+    let two = stage.asked(&thread, "two");
+    let said = told(&two, "Policy-");
     assert!(said.last().unwrap().contains(NEW), "{said:?}");
+    assert_eq!(copies(&two, NEW), 1);
     stage.assert_one_of(&thread, "three", [NEW, OLD]);
 }
 matrix!(thread_that_was_left_is_renewed_behind_work_that_nobody_saw: http);
