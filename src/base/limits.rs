@@ -324,13 +324,13 @@ pub const MAX_KEPT_CONFIG_BYTES: usize = 65_536;
 /// Characters of an error of codex's that stand in one of ours.
 pub const MAX_SAID_CHARS: usize = 300;
 
-/// MCP servers whose start is followed, for each thread and side; further ones are shown as codex tells
-/// them.
-pub const MAX_STARTING_SERVERS: usize = 32;
-
 /// Turns of a thread that a revert may go back to without its being told of its developer instructions
 /// again: the newest.
 pub const MAX_TURNS_SINCE: usize = 32;
+
+/// MCP servers whose start is followed, for each thread and side; further ones are shown as codex tells
+/// them.
+pub const MAX_STARTING_SERVERS: usize = 32;
 
 /// Bytes of the name of such a server.
 pub const MAX_SERVER_NAME_BYTES: usize = 256;

@@ -1,9 +1,9 @@
 //! Threads that serve connections: each with a loop of its own, and with its own connections to the
 //! upstream, so that a request and its answer never go from one thread to another.
 
-use std::io;
 use std::sync::Arc;
 use std::thread::{self, available_parallelism};
+use std::{io, iter};
 
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
@@ -12,72 +12,65 @@ use crate::base::limits::MAX_LANES;
 use crate::relay::shared::Relay;
 
 /// The lanes of one endpoint; the first is the thread that they are made on. The others begin when
-/// there is more than one connection, and end with it.
+/// several connections are open, and end with the endpoint.
 #[derive(Debug)]
 pub(super) struct Lanes {
-    all: Vec<Lane>,
+    first: Place,
+    further: Vec<Lane>,
     most: usize,
 }
 
 #[derive(Debug)]
 struct Lane {
-    loop_of: Handle,
-    relay: Arc<Relay>,
-    /// Each connection has a clone.
-    open: Arc<()>,
+    place: Place,
     /// Dropped, it ends the thread.
-    _end: Option<oneshot::Sender<()>>,
+    _end: oneshot::Sender<()>,
 }
 
-/// Where a connection is to be served.
-#[derive(Debug)]
+/// Where a connection is served; each has a clone as long as it is open.
+#[derive(Clone, Debug)]
 pub(super) struct Place {
     pub(super) loop_of: Handle,
     pub(super) relay: Arc<Relay>,
-    /// Kept as long as the connection is open.
-    pub(super) open: Arc<()>,
+    open: Arc<()>,
 }
 
 impl Lanes {
     /// One lane on this thread, and one for each further processor when they are needed.
     pub(super) fn new(relay: Arc<Relay>) -> Self {
-        let first = Lane {
-            loop_of: Handle::current(),
-            relay,
-            open: Arc::default(),
-            _end: None,
-        };
         Self {
-            all: vec![first],
+            first: Place::new(Handle::current(), relay),
+            further: Vec::new(),
             most: available_parallelism().map_or(1, |count| count.get().min(MAX_LANES)),
         }
     }
 
     /// The lane with the fewest connections.
-    pub(super) fn next(&mut self) -> Option<Place> {
-        let is_busy = self.all.iter().all(|lane| lane.connections() > 0);
-        if is_busy && self.all.len() < self.most {
-            match self.begin() {
-                Ok(lane) => self.all.push(lane),
+    pub(super) fn next(&mut self) -> Place {
+        let is_busy = self.places().all(|place| place.connections() > 0);
+        if is_busy && self.further.len() + 1 < self.most {
+            match Lane::begin(self.first.relay.beside()) {
+                Ok(lane) => self.further.push(lane),
                 Err(error) => {
                     tracing::warn!(%error, "no further thread for connections");
-                    self.most = self.all.len();
+                    self.most = self.further.len() + 1;
                 }
             }
         }
-        let lane = self.all.iter().min_by_key(|lane| lane.connections())?;
-        Some(Place {
-            loop_of: lane.loop_of.clone(),
-            relay: Arc::clone(&lane.relay),
-            open: Arc::clone(&lane.open),
-        })
+        let freest = self.places().min_by_key(|place| place.connections());
+        freest.unwrap_or(&self.first).clone()
     }
 
-    fn begin(&self) -> io::Result<Lane> {
-        let relay = self.all.first().map(|lane| lane.relay.beside());
-        let relay = relay.ok_or(io::ErrorKind::NotFound)?;
+    fn places(&self) -> impl Iterator<Item = &Place> {
+        let further = self.further.iter().map(|lane| &lane.place);
+        iter::once(&self.first).chain(further)
+    }
+}
+
+impl Lane {
+    fn begin(relay: Relay) -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
-        let loop_of = runtime.handle().clone();
+        let place = Place::new(runtime.handle().clone(), Arc::new(relay));
         let (end, ended) = oneshot::channel();
         // It isn't waited for: where it is in the middle of something, that ends with the process.
         thread::Builder::new()
@@ -86,16 +79,19 @@ impl Lanes {
                 let _ = runtime.block_on(ended);
                 runtime.shutdown_background();
             })?;
-        Ok(Lane {
-            loop_of,
-            relay: Arc::new(relay),
-            open: Arc::default(),
-            _end: Some(end),
-        })
+        Ok(Self { place, _end: end })
     }
 }
 
-impl Lane {
+impl Place {
+    fn new(loop_of: Handle, relay: Arc<Relay>) -> Self {
+        Self {
+            loop_of,
+            relay,
+            open: Arc::default(),
+        }
+    }
+
     fn connections(&self) -> usize {
         Arc::strong_count(&self.open) - 1
     }

@@ -89,9 +89,10 @@ pub async fn serve(listener: TcpListener, relay: Arc<Relay>, mut closed: watch::
         {
             oldest.abort();
         }
-        let (Some(place), Ok(stream)) = (lanes.next(), stream.into_std()) else {
+        let Ok(stream) = stream.into_std() else {
             continue;
         };
+        let place = lanes.next();
         let seat = Arc::new(Seat::new(&places));
         let loop_of = place.loop_of.clone();
         let serving = connection(stream, place, Arc::clone(&seat));
@@ -140,7 +141,6 @@ impl Seat {
 }
 
 async fn connection(stream: std::net::TcpStream, place: Place, seat: Arc<Seat>) {
-    let Place { relay, open, .. } = place;
     // Watched by the loop of this thread from here on.
     let Ok(stream) = TcpStream::from_std(stream) else {
         return;
@@ -150,7 +150,7 @@ async fn connection(stream: std::net::TcpStream, place: Place, seat: Arc<Seat>) 
     let (leave, left) = leftovers();
     let service = service_fn(|mut request: Request<Incoming>| {
         request.extensions_mut().insert(leave.clone());
-        let relay = Arc::clone(&relay);
+        let relay = Arc::clone(&place.relay);
         let hand_over = hand_over.clone();
         let seat = Arc::clone(&seat);
         async move { http::exchange(relay, request, hand_over, seat.take()).await }
@@ -175,5 +175,4 @@ async fn connection(stream: std::net::TcpStream, place: Place, seat: Arc<Seat>) 
     if let Some(pump) = pumps.recv().await {
         pump.await;
     }
-    drop(open);
 }

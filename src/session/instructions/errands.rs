@@ -45,38 +45,6 @@ impl Session {
         ClientVerdict::Pass
     }
 
-    pub(in crate::session) fn on_revert(
-        &mut self,
-        line: &Bytes,
-        request: Request,
-    ) -> ClientVerdict {
-        let text = |name| member_text(line, &request.params, &[name]);
-        if let Some(thread) = text("threadId") {
-            let turn = text("beforeTurnId");
-            self.ledger.revert_asked(&thread, turn.as_deref());
-        }
-        self.on_parting(line, request, Meaning::Reverted)
-    }
-
-    /// Learns whether codex has taken the end of a history away.
-    pub(in crate::session) fn revert_answered(&mut self, thread: &str, is_ok: bool) {
-        if self.ledger.is_reloaded(thread) {
-            // By that the client is subscribed, also where it wasn't (0.155.1 and 0.171.0).
-            self.registry.subscribed(thread);
-        }
-        if is_ok {
-            self.on_reverted(thread);
-        } else {
-            // It tells of none.
-            self.ledger.is_known_revert(thread);
-        }
-    }
-
-    pub(in crate::session) fn on_reverted(&mut self, thread: &str) {
-        self.delivery.lost(thread);
-        self.ledger.reverted(thread);
-    }
-
     /// Notes a compaction; what must be told again at once is for the driver to send.
     pub(in crate::session) fn on_compaction(&mut self, thread: &str) {
         let version = self.client.codex_version;

@@ -212,8 +212,7 @@ impl Ledger {
     /// Notes that a history is rewritten, or was: the model may see what is loaded alone.
     pub fn may_be_compacted(&mut self, thread: &str) {
         if let Some(told) = self.find_mut(thread) {
-            told.past.seen = told.loaded;
-            told.since.said();
+            told.shows_loaded();
         }
     }
 
@@ -250,9 +249,7 @@ impl Ledger {
     /// With `tells_later` a history that was compacted between two turns holds no text at all.
     pub fn compacted(&mut self, thread: &str, tells_later: bool) -> Option<Arc<Text>> {
         let told = self.threads.find_mut(thread)?;
-        told.past.seen = told.loaded;
-        told.since.said();
-        told.disturb();
+        told.shows_loaded();
         if told.compactions > 0 {
             told.compactions -= 1;
             told.past.is_untold = tells_later;

@@ -262,7 +262,7 @@ pub fn still_lost(
     (params, places): (&impl Place, Option<&Places>),
     mut lost: Vec<(String, Value)>,
 ) -> Vec<(String, Value)> {
-    let has = |name| member(line, params, &[name]).is_some_and(|at| !scan::is_null(line, &at));
+    let has = |name| has(line, params, name);
     if has(PROFILE) || has(POLICY) {
         lost.retain(|(name, _)| name != PROFILE && name != POLICY);
     }
@@ -291,7 +291,12 @@ pub fn still_lost(
 pub fn sets_any(line: &[u8], params: &impl Place) -> bool {
     let names = IN_ANSWER.iter().map(|(name, _)| *name);
     let mut names = names.chain(TOLD_ALONE).chain([ROOTS]);
-    names.any(|name| member(line, params, &[name]).is_some_and(|at| !scan::is_null(line, &at)))
+    names.any(|name| has(line, params, name))
+}
+
+/// Whether params have a member that is more than `null`.
+fn has(line: &[u8], params: &impl Place, name: &str) -> bool {
+    member(line, params, &[name]).is_some_and(|at| !scan::is_null(line, &at))
 }
 
 /// What a turn with `params` sets its thread to that no answer of codex has as it stands, or that codex

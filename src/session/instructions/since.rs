@@ -3,9 +3,15 @@
 
 use std::collections::VecDeque;
 
+use bytes::Bytes;
+
 use crate::base::ids::TurnId;
 use crate::base::limits::MAX_TURNS_SINCE;
 use crate::session::instructions::ledger::Ledger;
+use crate::session::intercept::ClientVerdict;
+use crate::session::machine::{Meaning, Session};
+use crate::session::reading::Request;
+use crate::wire::envelope::member_text;
 
 /// Turns that began since, oldest first; of many the newest.
 #[derive(Clone, Debug, Default)]
@@ -89,6 +95,40 @@ impl Ledger {
             }
             told.disturb();
         }
+    }
+}
+
+impl Session {
+    pub(in crate::session) fn on_revert(
+        &mut self,
+        line: &Bytes,
+        request: Request,
+    ) -> ClientVerdict {
+        let text = |name| member_text(line, &request.params, &[name]);
+        if let Some(thread) = text("threadId") {
+            let turn = text("beforeTurnId");
+            self.ledger.revert_asked(&thread, turn.as_deref());
+        }
+        self.on_parting(line, request, Meaning::Reverted)
+    }
+
+    /// Learns whether codex has taken the end of a history away.
+    pub(in crate::session) fn revert_answered(&mut self, thread: &str, is_ok: bool) {
+        if self.ledger.is_reloaded(thread) {
+            // By that the client is subscribed, also where it wasn't (0.155.1 and 0.171.0).
+            self.registry.subscribed(thread);
+        }
+        if is_ok {
+            self.on_reverted(thread);
+        } else {
+            // It tells of none.
+            self.ledger.is_known_revert(thread);
+        }
+    }
+
+    pub(in crate::session) fn on_reverted(&mut self, thread: &str) {
+        self.delivery.lost(thread);
+        self.ledger.reverted(thread);
     }
 }
 

@@ -297,6 +297,13 @@ impl Told {
         }
     }
 
+    /// Notes that its history is rewritten: the model sees what is loaded.
+    pub(super) fn shows_loaded(&mut self) {
+        self.past.seen = self.loaded;
+        self.since.said();
+        self.disturb();
+    }
+
     pub(super) fn disturb(&mut self) {
         if let Some(open) = &mut self.open {
             open.is_disturbed = true;

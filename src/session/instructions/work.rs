@@ -136,8 +136,7 @@ impl Session {
         let thread = thread.as_str();
         if !is_ok {
             self.ledger.work(thread, Work::refuse);
-        } else if !self.registry.is_subscribed(thread) && self.ledger.is_compacting(thread) {
-            // Nobody is told of its end.
+        } else if self.compacts_unseen(thread) {
             self.delivery.lost(thread);
             self.ledger.may_be_compacted(thread);
         }
@@ -145,11 +144,16 @@ impl Session {
 
     /// Learns of the end of a compaction that nobody is told of otherwise.
     pub(in crate::session) fn rests_behind_compaction(&mut self, thread: &str) {
-        if !self.registry.is_subscribed(thread) && self.ledger.is_compacting(thread) {
+        if self.compacts_unseen(thread) {
             let version = self.client.codex_version;
             let tells_later = version.is_some_and(CodexVersion::tells_after_compaction);
             self.ledger.compacted(thread, tells_later);
         }
+    }
+
+    /// Whether a compaction runs whose end nobody is told of.
+    fn compacts_unseen(&self, thread: &str) -> bool {
+        !self.registry.is_subscribed(thread) && self.ledger.is_compacting(thread)
     }
 
     /// Whether a turn runs on a thread, or is about to start.

@@ -289,9 +289,8 @@ impl Registry {
         let of_thread = |(id, thread): (&ThreadId, &Thread)| {
             let id = id.clone();
             let mut turns = thread.admitted.turns();
-            let further = thread.running.iter().filter(|it| !turns.contains(it));
-            let further: Vec<TurnId> = further.cloned().collect();
-            turns.extend(further);
+            let is_further = |turn: &&TurnId| !thread.admitted.has_turn(turn.as_str());
+            turns.extend(thread.running.iter().filter(is_further).cloned());
             turns.into_iter().map(move |turn| (id.clone(), turn))
         };
         self.threads.iter().flat_map(of_thread).collect()

@@ -496,10 +496,7 @@ async fn thread_that_nobody_watches_is_told_behind_a_compaction(case: Case) {
         stage.policy(policy);
         let from = client.inbox.len();
         client.start_turn(&thread, prompt).await;
-        let is_idle = |params: &Value| params["status"]["type"] == "idle";
-        client
-            .notification(from, "thread/status/changed", is_idle)
-            .await;
+        client.rest(from).await;
     }
     assert!(client.close().await.success());
     for prompt in ["three", "four"] {

@@ -271,14 +271,6 @@ async fn refused_revert_is_no_end_of_a_thread(case: Case) {
 }
 matrix!(refused_revert_is_no_end_of_a_thread: http);
 
-/// Waits until a thread that the client has left rests again.
-async fn rests(client: &Client, from: usize) {
-    let is_idle = |params: &Value| params["status"]["type"] == "idle";
-    client
-        .notification(from, "thread/status/changed", is_idle)
-        .await;
-}
-
 async fn thread_that_was_left_is_renewed_behind_work_that_nobody_saw(case: Case) {
     let stage = Stage::set(case).await;
     let (mut client, thread) = stage.with_policy(OLD).with_thread().await;
@@ -297,7 +289,7 @@ async fn thread_that_was_left_is_renewed_behind_work_that_nobody_saw(case: Case)
             Some(prompt) => drop(client.start_turn(&thread, prompt).await),
             None => drop(client.ok("thread/compact/start", it.clone()).await),
         }
-        rests(&client, from).await;
+        client.rest(from).await;
     }
     assert!(client.close().await.success());
     let two = stage.asked(&thread, "two");
@@ -321,7 +313,7 @@ async fn turn_behind_one_that_is_starting_renews_nothing(case: Case) {
     assert!(!passed.contains("thread/unsubscribe"), "{passed}");
     may_end.give();
     client.turn_end(from, &thread).await;
-    rests(&client, from).await;
+    client.rest(from).await;
     turn(&mut client, &thread, "three").await;
     assert!(client.close().await.success());
     let said = told(&stage.asked(&thread, "three"), "Policy-");

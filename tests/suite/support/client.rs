@@ -143,6 +143,13 @@ impl Client {
         ended["turn"].clone()
     }
 
+    /// Waits until a thread rests, also one that the client has left, the first `from` lines left out.
+    pub(crate) async fn rest(&self, from: usize) {
+        let is_idle = |params: &Value| params["status"]["type"] == "idle";
+        self.notification(from, "thread/status/changed", is_idle)
+            .await;
+    }
+
     /// Runs a turn to its end and gives it.
     pub(crate) async fn turn(&mut self, thread: &str, text: &str) -> Value {
         self.turn_with(thread, text, json!({})).await
